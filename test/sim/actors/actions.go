@@ -24,20 +24,6 @@ const (
 	SwapStrategy     sim.FaultClass = "swap-strategy"
 )
 
-// GitOps is the class of GitOps tools, which reapply their own copies of objects.
-const GitOps sim.FaultClass = "gitops"
-
-// ReapplyFunc returns the function that a GitOps tool calls repeatedly to reapply its copies of the objects of a release. Each
-// call is a separate fault, so that it can be omitted when a run is shrunk.
-func ReapplyFunc(w *sim.World, release string, reapply func()) func() {
-	times := 0
-	return func() {
-		if times++; w.Faults.Admit(fmt.Sprintf("%s#%s-%d", GitOps, release, times)) {
-			reapply()
-		}
-	}
-}
-
 // Action is an action that users P perform repeatedly on a release R.
 type Action[P, R any] struct {
 	Class sim.FaultClass

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/serin-dev/serin/test/sim"
-	"github.com/serin-dev/serin/test/sim/cluster"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -79,22 +78,6 @@ func AddIndexes(i *sim.Instance, indexes ...func(context.Context, client.FieldIn
 		if err := index(context.Background(), i.Cache); err != nil {
 			panic(err) // a programming error
 		}
-	}
-}
-
-// InProgress describes an activity that has not ended, or returns "" if there is none.
-func InProgress(w *sim.World, script *Script, pending Pending, c *cluster.Cluster) string {
-	switch {
-	case script.Active():
-		return "users have not finished"
-	case pending.Any(w):
-		return "a query has no answer yet"
-	case !c.Settled():
-		return "the cluster has not settled: " + c.UnsettledReason()
-	case !w.IsQuiet():
-		return "Serin is busy"
-	default:
-		return ""
 	}
 }
 

@@ -13,6 +13,11 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
+// commonKinds are the kinds whose objects belong to the final state for every API.
+var commonKinds = []schema.GroupKind{
+	DeploymentKind, DaemonSetKind, ServiceKind, ConfigMapKind, SecretKind, AutoscalerKind, VirtualServiceKind, DestinationRuleKind, HTTPRouteKind,
+}
+
 // FinalState returns the objects of these kinds that exist at the end of a run, one per line, as normalize returns them.
 func FinalState(w *sim.World, kinds []schema.GroupKind, normalize func(schema.GroupKind, *store.Version) map[string]any) string {
 	var out strings.Builder

@@ -27,6 +27,20 @@ func NewObject(apiVersion, kind, name string, content map[string]any) *unstructu
 	return o
 }
 
+// NewAutoscaler returns an autoscaler of an object of the same name.
+func NewAutoscaler(name, apiVersion, kind, owner string, maxReplicas int64) *unstructured.Unstructured {
+	return NewObject("autoscaling/v2", "HorizontalPodAutoscaler", name, map[string]any{
+		"metadata": map[string]any{"annotations": map[string]any{"example.com/owner": owner}},
+		"spec": map[string]any{
+			"scaleTargetRef": map[string]any{"apiVersion": apiVersion, "kind": kind, "name": name},
+			"minReplicas":    int64(2), "maxReplicas": maxReplicas,
+			"metrics": []any{map[string]any{"type": "Resource", "resource": map[string]any{
+				"name": "cpu", "target": map[string]any{"type": "Utilization", "averageUtilization": int64(80)},
+			}}},
+		},
+	})
+}
+
 // UserClient is the client of users and tools. If the API server rejects a request, the rejection is added to the trace and has
 // no other consequence.
 type UserClient struct {
@@ -82,6 +96,12 @@ func (c UserClient) DeleteOf(release types.NamespacedName, name string, kind sch
 		c.TraceAction(release, "delete %s %s", kind.Kind, name)
 	}
 	return deleted
+}
+
+// DeleteRoute deletes the route of a release as a user, if its provider has one, and reports whether it was deleted.
+func (c UserClient) DeleteRoute(release types.NamespacedName, apex, provider string) bool {
+	kind, ok := RouteKind(provider)
+	return ok && c.DeleteOf(release, apex, kind)
 }
 
 // EditRouteWeights writes weights into the route of a release as a user, if its provider has one.

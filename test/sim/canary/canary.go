@@ -6,20 +6,24 @@
 package canary
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/operator"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/cluster"
 	"github.com/serin-dev/serin/test/sim/oracle"
+	"github.com/serin-dev/serin/test/sim/store"
 )
 
 var canaryKind = schema.GroupKind{Group: flaggerv1.GroupName, Kind: flaggerv1.CanaryKind}
@@ -29,31 +33,88 @@ const drainDelay = 5 * time.Second
 
 // Canaries is the kind of release in the simulator. Each run has its own instance.
 type Canaries struct {
-	world      *sim.World
-	cluster    *cluster.Cluster
-	gateway    *cluster.Gateway
-	routers    traffic.Registry
-	settings   canary.Settings
-	releases   []*Release
-	services   *externalServices
-	user       client.Client
-	userClient actors.UserClient
-	users      *users
-	oracle     *oracle.Oracle
-	// processes are the running processes, and some that have crashed.
-	processes []*process
+	actors.Frame[*Release]
+
+	routers  traffic.Registry
+	settings canary.Settings
+	services *externalServices
+	users    *users
+	// processes include some that have crashed.
+	processes map[*sim.Instance]*process
 	// story replaces the drawn releases, if it is not nil.
 	story *Story
-	// stopped is set once users and tools have stopped acting.
-	stopped bool
+}
+
+// API is the API of Canaries in the simulator.
+var API = actors.NewAPI(store.Serin, slices.Concat(
+	hookFaults, actors.MetricFaults, []sim.FaultClass{Strangers, ManyPods, Neighbours, actors.GitOps}, actors.ActionClasses(actions), cluster.Classes(),
+), Stories, func(s *Story) string { return s.Name }, func(story *Story) []sim.Kind {
+	return []sim.Kind{&Canaries{story: story, processes: map[*sim.Instance]*process{}}}
+})
+
+// Populate implements sim.Kind.
+func (k *Canaries) Populate(w *sim.World) {
+	l := newLedger(w, drainDelay)
+	checks := oracle.New(w, l, l.invariants())
+	k.Frame = actors.NewFrame[*Release](w, k.story != nil)
+	k.routers, k.settings = (&operator.Flags{}).Routers(), settingsOf(actors.NoRouter)
+	k.services = &externalServices{Canaries: k, gates: map[string]*gate{}}
+	k.users = &users{Canaries: k, Script: k.Script}
+	k.Terms = actors.Terms[*Release]{
+		Describe: func(r *Release) string { return fmt.Sprintf("%s with %s", r.Strategy, r.Provider) },
+		Objects: func(r *Release) []client.Object {
+			var all []client.Object
+			for _, object := range r.objects {
+				all = append(all, object)
+			}
+			return append(all, r.newCanary())
+		},
+		Route: func(r *Release) cluster.Route {
+			return cluster.Route{Release: r.Key, Namespace: actors.Namespace, Provider: r.Provider, Apex: r.Apex, Primary: r.Apex + "-primary", Canary: r.Apex + "-canary"}
+		},
+		VersionOf: k.versionOfTemplate, DescribeWrite: describeWrite, Repair: k.users.repair, Unsettled: k.unsettledCanaries, LongestRun: k.longestRun,
+		ReportLeftovers: k.reportLeftovers, Finish: checks.Finish,
+		FinalKinds: []schema.GroupKind{canaryKind}, Normalize: normalizeFinal, CompleteFinal: k.maskCookies,
+	}
+	k.Cluster = cluster.New(w, cluster.Options{PodBehaviour: k.PodBehaviour})
+	k.Begin(k.users.observe)
+	if k.story != nil {
+		r := k.story.release()
+		k.Create(r)
+		actors.StartStory(k.Script, k.users, r, k.story.Acts, func() (status flaggerv1.CanaryStatus, exists bool) {
+			c := k.storedCanary(r.Key)
+			if c != nil {
+				status = c.Status
+			}
+			return status, c != nil
+		})
+		return
+	}
+	k.DrawReleases([]string{"cart", "till", "desk"}, []int{1, 1, 1, 1, 1, 2, 2, 3}, drawRelease, k.drawManyPods)
+	k.createConflictingObjects()
+	k.ScheduleShipping(actors.ShippingPlan{MaxVersions: 3, MinInterval: 2 * time.Minute, MaxInterval: 12 * time.Minute}, 0.6, 0.4, k.users.ship)
+	actors.ScheduleActions(w, k.users, actions, func() []*Release { return k.Releases })
+	for _, r := range k.Releases {
+		k.ScheduleGitOps(r, []time.Duration{0, time.Minute, 3 * time.Minute, 8 * time.Minute}, k.writeCopies, (*Release).isCopied)
+	}
+}
+
+// versionOfTemplate returns the version of a pod template of a target or a primary, or nil.
+func (k *Canaries) versionOfTemplate(template map[string]any) *actors.Version {
+	labels := actors.Labels(template)
+	target := strings.TrimSuffix(labels["app"], "-primary")
+	for _, r := range k.Releases {
+		if v := r.Known[labels["version"]]; r.Target == target && v != nil {
+			return v
+		}
+	}
+	return nil
 }
 
 // Release is one Canary of a run with its true properties, which no component of the run knows.
 type Release struct {
-	actors.Versions
+	actors.Release
 
-	Key      types.NamespacedName
-	Provider string // kubernetes, istio, gatewayapi:v1
 	Strategy canary.Strategy
 	Target   string // the name of the workload
 	Kind     schema.GroupKind

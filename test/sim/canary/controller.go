@@ -49,10 +49,10 @@ var watchedKinds = []schema.GroupKind{
 // Controller implements sim.Kind.
 func (k *Canaries) Controller(i *sim.Instance) sim.Controller {
 	p := &process{canaries: k, instance: i, registry: prometheus.NewRegistry()}
-	k.processes = append(slices.DeleteFunc(k.processes, func(p *process) bool { return !p.instance.Alive() }), p)
+	k.processes[i] = p
 	p.queries = queryrunner.NewPooled(i.Clock, maxInFlight, controller.Pool, nil, func(key types.NamespacedName) { i.Enqueue(reconcile.Request{NamespacedName: key}) })
 	p.submitNeighbourQueries()
-	p.events = actors.NewEventRecorder(k.world, i)
+	p.events = actors.NewEventRecorder(k.World, i)
 	actors.AddIndexes(i, controller.IndexTargets, endpoints.Index)
 	readYourWrites := controller.RecordReads(readyourwrites.New(i.Client, i.Reader, i.Clock))
 	p.reconciler = controller.New(controller.Parts{
@@ -73,25 +73,17 @@ func (k *Canaries) Controller(i *sim.Instance) sim.Controller {
 			return nil
 		},
 	})
-	return p
+	return &actors.Controller{Reconciler: p.reconciler, WatchedKinds: watchedKinds, Requests: p.requestsFor, Send: p.send}
 }
 
-// Reconcile implements sim.Controller.
-func (p *process) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	return p.reconciler.Reconcile(ctx, req)
-}
-
-// Watches implements sim.Controller.
-func (p *process) Watches() []schema.GroupKind { return watchedKinds }
-
-// RequestsFor implements sim.Controller, with the mapping that the watches have in production.
-func (p *process) RequestsFor(change store.Change) []reconcile.Request {
-	before, after := actors.WatchedChange(p.canaries.world, change, change.Kind.Group == flaggerv1.GroupName || change.Kind == endpoints.Kind)
+// requestsFor returns the releases to reconcile after a change, with the mapping that the watches have in production.
+func (p *process) requestsFor(change store.Change) []reconcile.Request {
+	before, after := actors.WatchedChange(p.canaries.World, change, change.Kind.Group == flaggerv1.GroupName || change.Kind == endpoints.Kind)
 	return p.reconciler.AffectedReleases(context.Background(), change.Kind, before, after)
 }
 
-// Flush implements sim.Controller.
-func (p *process) Flush() {
+// send sends all events and queries that are queued.
+func (p *process) send() {
 	p.events.Flush()
 	for {
 		query, ok := p.queries.TakeNext(context.Background())
@@ -105,7 +97,7 @@ func (p *process) Flush() {
 		if query.Key.Namespace == neighbourNamespace {
 			continue // these queries are never answered
 		}
-		p.canaries.services.deliverQuery(p, query)
+		p.canaries.services.answer(p, query)
 	}
 }
 

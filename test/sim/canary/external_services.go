@@ -41,11 +41,7 @@ const answerFaultRate = 0.15
 // each version, and report them unless a fault is drawn.
 type externalServices struct {
 	*Canaries
-	// pending counts the queries of each process that have no answer yet.
-	pending actors.Pending
-	gates   map[string]*gate
-	// calls counts the calls of each query, so that each call draws from a separate random stream.
-	calls map[string]int
+	gates map[string]*gate
 }
 
 // gate is an approval that users grant and revoke.
@@ -55,49 +51,27 @@ type gate struct {
 	never bool
 }
 
-func newExternalServices(k *Canaries) *externalServices {
-	return &externalServices{Canaries: k, pending: actors.Pending{}, gates: map[string]*gate{}, calls: map[string]int{}}
-}
-
 // reply is an answer and the delay after which it arrives.
 type reply struct {
 	after  time.Duration
 	answer release.Answer
 }
 
-// deliverQuery delivers a query to its receiver, and schedules the answer. The answer is lost if the process crashes before it
-// arrives.
-func (e *externalServices) deliverQuery(p *process, query queryrunner.RunningQuery) {
-	key := query.Key
-	scheduled := e.world.CountQuery(queryName(query))
-	if scheduled(sim.CrashBeforeQuery) {
-		p.instance.CrashAndRestart("before it sends " + query.Query.ID)
+// answer delivers a query to its receiver, and schedules the answer.
+func (e *externalServices) answer(p *process, query queryrunner.RunningQuery) {
+	call, received := e.Services.Receive(p.instance, p.queries, query, queryName(query))
+	if !received {
 		return
 	}
-	r := e.releaseOf(key.NamespacedName)
-	c := e.storedCanary(key.NamespacedName)
-	sent := actors.QuerySent{Instance: p.instance.Name, Key: key, Query: query.Query}
-	e.world.Publish(sent)
-
-	reply := e.drawReply(r, c, query)
-	if scheduled(sim.LoseAnswer) {
+	call.Then, call.Flush = func(do func()) { do() }, p.send
+	call.Describe = func(answer release.Answer) string {
+		return fmt.Sprintf("%s answers %s", query.Query.ID, answerText(answer))
+	}
+	reply := e.drawReply(e.releaseOf(query.Key.NamespacedName), e.storedCanary(query.Key.NamespacedName), query)
+	if call.Scheduled(sim.LoseAnswer) {
 		reply.answer = release.Answer{Outcome: release.Unreachable, Text: "connection reset by peer"}
 	}
-	if scheduled(sim.CrashDuringQuery) {
-		p.instance.After(reply.after/2, func() { p.instance.CrashAndRestart("while it waits for " + query.Query.ID) })
-	}
-	e.pending[p.instance]++
-	p.instance.After(reply.after, func() {
-		e.pending[p.instance]--
-		e.world.Publish(actors.QueryAnswered{QuerySent: sent, Answer: reply.answer})
-		e.world.Trace("  %s: %s answers %s", key.Name, query.Query.ID, answerText(reply.answer))
-		p.queries.FinishQuery(query, reply.answer)
-		if scheduled(sim.CrashAfterAnswer) {
-			p.instance.CrashAndRestart("after the answer to " + query.Query.ID)
-			return
-		}
-		p.Flush()
-	})
+	call.AnswerAfter(reply.after, reply.answer)
 }
 
 // queryName returns the name of a query. For a hook it consists of what the receiver observes.
@@ -117,7 +91,7 @@ func answerText(a release.Answer) string {
 
 // releaseOf returns the release of a Canary. A second Canary for one target belongs to the same release.
 func (k *Canaries) releaseOf(key types.NamespacedName) *Release {
-	for _, r := range k.releases {
+	for _, r := range k.Releases {
 		if r.Key == key || r.Key.Name == strings.TrimSuffix(key.Name, secondCanary) {
 			return r
 		}
@@ -126,9 +100,7 @@ func (k *Canaries) releaseOf(key types.NamespacedName) *Release {
 }
 
 func (e *externalServices) drawReply(r *Release, c *flaggerv1.Canary, query queryrunner.RunningQuery) reply {
-	id := query.Key.Name + "/" + string(query.Key.UID) + "/" + query.Query.ID
-	e.calls[id]++
-	s := e.world.Draws.Stream(fmt.Sprintf("answer/%s/%d", id, e.calls[id]))
+	s := e.Services.AnswerStream(query.Key.Name + "/" + string(query.Key.UID) + "/" + query.Query.ID)
 	usual := s.Skewed(20*time.Millisecond, 2*time.Second)
 	if r == nil || c == nil {
 		return reply{usual, release.Answer{Outcome: release.Unreachable, Text: "get Canary " + query.Key.Name + ": not found"}}
@@ -139,7 +111,7 @@ func (e *externalServices) drawReply(r *Release, c *flaggerv1.Canary, query quer
 	case canary.MetricQuery:
 		return e.answerMetricQuery(s, usual, r, c, q.Check)
 	default: // a query whether the metric sources can be reached
-		if actors.DrawFault(e.world, s, answerFaultRate, actors.MetricFaults...) != "" {
+		if actors.DrawFault(e.World, s, answerFaultRate, actors.MetricFaults...) != "" {
 			return reply{usual, release.Answer{Outcome: release.No, Text: "prometheus not avaiable: 503"}}
 		}
 		return reply{usual, release.Answer{Outcome: release.Yes}}
@@ -158,7 +130,7 @@ func (e *externalServices) answerHook(s *sim.Stream, usual time.Duration, r *Rel
 		return release.Answer{Outcome: release.No, Text: fmt.Sprintf("POST http://hooks.example giving up after %d attempt(s): %s", attempts, why)}
 	}
 	approves := e.hookPasses(s, r, q)
-	switch actors.DrawFault(e.world, s, answerFaultRate, hookFaults...) {
+	switch actors.DrawFault(e.World, s, answerFaultRate, hookFaults...) {
 	case HookNo:
 		return reply{usual, release.Answer{Outcome: release.No, Text: "not now"}}
 	case Hook5xx:
@@ -193,20 +165,20 @@ func (e *externalServices) hookPasses(s *sim.Stream, r *Release, q canary.HookQu
 // later.
 func (e *externalServices) isGateOpen(r *Release, hook flaggerv1.CanaryWebhook) bool {
 	name := gateName(r, hook)
-	now, g := e.world.Now(), e.gates[name]
+	now, g := e.World.Now(), e.gates[name]
 	if g == nil {
 		g = e.drawGate(name, hook.Type)
 		e.gates[name] = g
 	}
 	if e.story == nil && now.After(g.closes) {
-		s := e.world.Draws.Stream(fmt.Sprintf("gate/%s/%d", name, g.closes.UnixNano()))
+		s := e.World.Draws.Stream(fmt.Sprintf("gate/%s/%d", name, g.closes.UnixNano()))
 		g.opens = g.closes.Add(s.Between(0, 5*time.Minute))
 		g.closes = g.opens.Add(s.Between(time.Minute, 20*time.Minute))
 	}
 	switch {
 	case g.never:
 		return false
-	case e.stopped && e.story == nil:
+	case e.Stopped && e.story == nil:
 		return hook.Type != flaggerv1.RollbackHook
 	default:
 		return !now.Before(g.opens) && now.Before(g.closes)
@@ -234,7 +206,7 @@ func (e *externalServices) neverApproved(c *flaggerv1.Canary) bool {
 }
 
 func (e *externalServices) drawGate(name string, hookType flaggerv1.HookType) *gate {
-	s, now := e.world.Draws.Stream("gate/"+name), e.world.Now()
+	s, now := e.World.Draws.Stream("gate/"+name), e.World.Now()
 	if e.story != nil {
 		return &gate{opens: now.Add(25 * time.Second), closes: now.Add(24 * time.Hour)}
 	}
@@ -266,7 +238,7 @@ func (e *externalServices) answerMetricQuery(s *sim.Stream, usual time.Duration,
 		stale = e.metricValue(s, r, r.Known[r.Shipped[n-2]], c, check)
 	}
 	measured := release.Answer{Outcome: release.Measured, Value: value, Query: query}
-	switch actors.DrawFault(e.world, s, answerFaultRate, actors.MetricFaults...) {
+	switch actors.DrawFault(e.World, s, answerFaultRate, actors.MetricFaults...) {
 	case actors.MetricNoData:
 		return none("no values found")
 	case actors.MetricNaN: // the client treats it as no data

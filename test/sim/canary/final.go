@@ -5,31 +5,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// finalKinds are the kinds of the objects that belong to the final state.
-var finalKinds = []schema.GroupKind{
-	canaryKind, actors.DeploymentKind, actors.DaemonSetKind,
-	{Kind: "Service"},
-	{Kind: "ConfigMap"},
-	{Kind: "Secret"},
-	{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"},
-	{Group: "networking.istio.io", Kind: "VirtualService"},
-	{Group: "networking.istio.io", Kind: "DestinationRule"},
-	{Group: "gateway.networking.k8s.io", Kind: "HTTPRoute"},
-}
-
-// FinalState implements sim.Kind: it returns all objects without identities, versions and timestamps.
-func (k *Canaries) FinalState(w *sim.World) string {
-	return k.withoutCookies(w, actors.FinalState(w, finalKinds, normalizeFinal))
-}
-
-// withoutCookies masks the values of cookies, which depend on the time at which a run of the Canary began.
-func (k *Canaries) withoutCookies(w *sim.World, final string) string {
-	for _, version := range w.Server.All(canaryKind) {
+// maskCookies masks the values of cookies, which depend on the time at which a run of the Canary began.
+func (k *Canaries) maskCookies(final string) string {
+	for _, version := range k.World.Server.All(canaryKind) {
 		status := nested(version.Content(), "status")
 		for _, field := range []string{"sessionAffinityCookie", "primarySessionAffinityCookie", "previousSessionAffinityCookie"} {
 			cookie, _ := status[field].(string)

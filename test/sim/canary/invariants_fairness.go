@@ -26,7 +26,7 @@ const Neighbours sim.FaultClass = "neighbours"
 
 // submitNeighbourQueries submits the queries of the neighbours to a process that starts.
 func (p *process) submitNeighbourQueries() {
-	if t := p.canaries.world.Faults; !t.Has(Neighbours) || !t.InjectDrawn(Neighbours) {
+	if t := p.canaries.World.Faults; !t.Has(Neighbours) || !t.InjectDrawn(Neighbours) {
 		return
 	}
 	for i := range neighbourCount {
@@ -57,9 +57,9 @@ type Starved struct {
 
 // reportStarved reports the releases whose next query waits for a slot.
 func (p *process) reportStarved() {
-	for _, r := range p.canaries.releases {
+	for _, r := range p.canaries.Releases {
 		if question, waits := p.queries.NextWaiting(r.Key); waits {
-			p.canaries.world.Publish(Starved{p.instance.Name, r.Key, question})
+			p.canaries.World.Publish(Starved{p.instance.Name, r.Key, question})
 		}
 	}
 }

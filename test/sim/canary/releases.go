@@ -2,91 +2,14 @@ package canary
 
 import (
 	"fmt"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
-	"github.com/serin-dev/serin/internal/operator"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/actors"
-	"github.com/serin-dev/serin/test/sim/cluster"
-	"github.com/serin-dev/serin/test/sim/oracle"
 )
-
-// New returns the drawn releases of one run.
-func New() []sim.Kind { return []sim.Kind{&Canaries{}} }
-
-// FixedStories returns the scripted releases that a run can execute.
-func FixedStories() []actors.Story {
-	var fixed []actors.Story
-	for _, story := range Stories() {
-		fixed = append(fixed, actors.Story{Name: story.Name, New: func() []sim.Kind { return []sim.Kind{&Canaries{story: &story}} }})
-	}
-	return fixed
-}
-
-// Populate implements sim.Kind.
-func (k *Canaries) Populate(w *sim.World) {
-	l := newLedger(w, drainDelay)
-	k.world, k.user, k.oracle = w, w.Server.Client("user"), oracle.New(w, l, l.invariants())
-	k.routers, k.settings = (&operator.Flags{}).Routers(), settingsOf(actors.NoRouter)
-	k.services = newExternalServices(k)
-	k.userClient, k.users = actors.UserClient{World: w}, &users{Canaries: k, Script: actors.NewScript(w)}
-	k.cluster = cluster.New(w, cluster.Options{PodBehaviour: k.podBehaviour})
-	k.gateway = cluster.NewGateway(w, k.cluster, k.routes)
-	actors.TraceWrites(w, k.describeWrite)
-	w.Subscribe(k.users.observe)
-	if k.story != nil {
-		r := k.story.release()
-		k.createRelease(r)
-		actors.StartStory(k.users.Script, k.users, r, k.story.Acts, func() (status flaggerv1.CanaryStatus, exists bool) {
-			c := k.storedCanary(r.Key)
-			if c != nil {
-				status = c.Status
-			}
-			return status, c != nil
-		})
-		return
-	}
-	s := w.Draws.Stream("releases")
-	n := sim.Pick(s, 1, 1, 1, 1, 1, 2, 2, 3)
-	for i, name := range []string{"cart", "till", "desk"}[:n] {
-		if r := drawRelease(w.Draws.Stream("release/"+name), name); w.Faults.Admit(fmt.Sprintf("release#%d", i+1)) {
-			k.drawManyPods(r, i)
-			k.createRelease(r)
-		}
-	}
-	k.createConflictingObjects()
-	k.users.schedule()
-	k.scheduleTools()
-}
-
-// podBehaviour returns how the pods of a template behave.
-func (k *Canaries) podBehaviour(template map[string]any) cluster.PodBehaviour {
-	labels := actors.Labels(template)
-	target := strings.TrimSuffix(labels["app"], "-primary")
-	for _, r := range k.releases {
-		if r.Target == target {
-			if v := r.Known[labels["version"]]; v != nil {
-				return v.Pods
-			}
-		}
-	}
-	return actors.Healthy
-}
-
-// createRelease creates all objects of a release as a user.
-func (k *Canaries) createRelease(r *Release) {
-	k.releases = append(k.releases, r)
-	k.world.Trace("%s: %s with %s, %s", r.Key.Name, r.Strategy, r.Provider, r.Current())
-	for _, object := range r.objects {
-		k.userClient.Create(object)
-	}
-	k.userClient.Create(r.newCanary())
-}
 
 // newCanary returns the Canary as it is created.
 func (r *Release) newCanary() *flaggerv1.Canary {
@@ -99,8 +22,7 @@ func (r *Release) newCanary() *flaggerv1.Canary {
 // newRelease returns a release whose first version is good, with the objects that all releases have.
 func newRelease(name, provider string, spec flaggerv1.CanarySpec) *Release {
 	r := &Release{
-		Key: types.NamespacedName{Namespace: actors.Namespace, Name: name}, Provider: provider, Target: name, Kind: actors.DeploymentKind, Apex: name, Spec: spec,
-		Versions: actors.NewVersions(),
+		Release: actors.NewRelease(name, provider), Target: name, Kind: actors.DeploymentKind, Apex: name, Spec: spec,
 	}
 	r.Spec.Provider = provider
 	r.Spec.TargetRef = flaggerv1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: name}
@@ -215,24 +137,10 @@ func (r *Release) newService() *unstructured.Unstructured {
 	})
 }
 
-// newAutoscaler returns the autoscaler of the target.
-func (r *Release) newAutoscaler() *unstructured.Unstructured {
-	return actors.NewObject("autoscaling/v2", "HorizontalPodAutoscaler", r.Target, map[string]any{
-		"metadata": map[string]any{"annotations": map[string]any{"example.com/owner": "checkout"}},
-		"spec": map[string]any{
-			"scaleTargetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": r.Target},
-			"minReplicas":    int64(2), "maxReplicas": int64(4),
-			"metrics": []any{map[string]any{"type": "Resource", "resource": map[string]any{
-				"name": "cpu", "target": map[string]any{"type": "Utilization", "averageUtilization": int64(80)},
-			}}},
-		},
-	})
-}
-
 // addAutoscaler adds an autoscaler of the target.
 func (r *Release) addAutoscaler() {
 	r.Spec.AutoscalerRef = &flaggerv1.AutoscalerReference{APIVersion: "autoscaling/v2", Kind: "HorizontalPodAutoscaler", Name: r.Target}
-	r.objects = append(r.objects, r.newAutoscaler())
+	r.objects = append(r.objects, actors.NewAutoscaler(r.Target, "apps/v1", "Deployment", "checkout", 4))
 }
 
 // addRoute adds a VirtualService that a user created before the release.
@@ -412,12 +320,12 @@ func invalidate(s *sim.Stream, spec *flaggerv1.CanarySpec) {
 
 // drawManyPods gives some releases so many pods that replacing them one at a time takes longer than the deadline.
 func (k *Canaries) drawManyPods(r *Release, i int) {
-	if !k.world.Faults.Has(ManyPods) || r.Kind != actors.DeploymentKind {
+	if !k.World.Faults.Has(ManyPods) || r.Kind != actors.DeploymentKind {
 		return
 	}
-	s := k.world.Draws.Stream("pods/" + r.Key.Name)
+	s := k.World.Draws.Stream("pods/" + r.Key.Name)
 	replicas := s.Int(6, 14)
-	if !s.Chance(0.4) || !k.world.Faults.Admit(fmt.Sprintf("%s#%d", ManyPods, i+1)) {
+	if !s.Chance(0.4) || !k.World.Faults.Admit(fmt.Sprintf("%s#%d", ManyPods, i+1)) {
 		return
 	}
 	r.replicas = replicas
@@ -426,23 +334,23 @@ func (k *Canaries) drawManyPods(r *Release, i int) {
 			nested(o.Object, "spec")["replicas"] = int64(replicas)
 		}
 	}
-	k.world.Trace("%s has %d pods", r.Key.Name, replicas)
+	k.World.Trace("%s has %d pods", r.Key.Name, replicas)
 }
 
 // createConflictingObjects creates objects with another owner under names that a release needs.
 func (k *Canaries) createConflictingObjects() {
-	if !k.world.Faults.Has(Strangers) {
+	if !k.World.Faults.Has(Strangers) {
 		return
 	}
-	for i, r := range k.releases {
-		s := k.world.Draws.Stream("strangers/" + r.Key.Name)
+	for i, r := range k.Releases {
+		s := k.World.Draws.Stream("strangers/" + r.Key.Name)
 		which := s.Int(0, 5)
-		if !s.Chance(0.3) || !k.world.Faults.Admit(fmt.Sprintf("%s#%d", Strangers, i+1)) {
+		if !s.Chance(0.3) || !k.World.Faults.Admit(fmt.Sprintf("%s#%d", Strangers, i+1)) {
 			continue
 		}
 		o := r.conflictingObject(which)
-		k.world.Trace("another owner has %s %s", o.GetKind(), o.GetName())
-		k.userClient.Create(o)
+		k.World.Trace("another owner has %s %s", o.GetKind(), o.GetName())
+		k.UserClient.Create(o)
 	}
 }
 
@@ -453,7 +361,7 @@ func (r *Release) conflictingObject(which int) *unstructured.Unstructured {
 	}}}
 	switch which {
 	case 0:
-		other := &Release{Target: r.Target + "-primary", replicas: 1, Versions: actors.NewVersions()}
+		other := &Release{Release: actors.NewRelease("", ""), Target: r.Target + "-primary", replicas: 1}
 		return other.newDeployment()
 	case 1:
 		return actors.NewObject("v1", "Service", r.Apex+"-canary", map[string]any{

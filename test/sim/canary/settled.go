@@ -16,27 +16,12 @@ import (
 	"github.com/serin-dev/serin/test/sim/actors"
 )
 
-// Quiesce implements sim.Kind.
-func (k *Canaries) Quiesce(*sim.World) {
-	k.stopped = true
-	k.cluster.Quiesce()
-	if k.story == nil {
-		k.users.repair()
-	}
-}
-
-// CheckEnd implements sim.Kind.
-func (k *Canaries) CheckEnd(w *sim.World) {
-	for _, p := range k.processes {
-		if p.instance.Alive() {
-			p.reportLeftovers(w)
-		}
-	}
-	k.oracle.Finish()
-}
-
 // reportLeftovers reports the state that a process retains of Canaries that are gone.
-func (p *process) reportLeftovers(w *sim.World) {
+func (k *Canaries) reportLeftovers(i *sim.Instance) {
+	w, p := k.World, k.processes[i]
+	if p == nil {
+		return
+	}
 	p.forgetNeighbourQueries()
 	actors.ReportMemory(w, p.instance, canaryKind, p.reconciler.Footprint())
 	names, targets := map[string]bool{}, map[string]bool{}
@@ -53,48 +38,32 @@ func (p *process) reportLeftovers(w *sim.World) {
 	}
 }
 
-// Settled implements sim.Kind.
-func (k *Canaries) Settled(w *sim.World) bool {
-	return k.inProgress(w) == "" && len(k.unsettledCanaries(w)) == 0
-}
-
-// UnsettledReason implements sim.Kind.
-func (k *Canaries) UnsettledReason(w *sim.World) string {
-	why := []string{}
-	if busy := k.inProgress(w); busy != "" {
-		why = append(why, busy)
-	}
-	for _, c := range k.unsettledCanaries(w) {
+// unsettledCanaries describes the Canaries that have neither ended nor wait for a user who will not act.
+func (k *Canaries) unsettledCanaries() []string {
+	var unsettled []string
+	for _, seen := range k.World.Server.All(canaryKind) {
+		c := k.storedCanary(seen.Key())
+		if c == nil || k.isExplained(c) || k.isIdle(c) {
+			continue
+		}
 		text := fmt.Sprintf("%s is in phase %q", c.Name, c.Status.Phase)
 		if c.Status.Serin != nil {
 			text += fmt.Sprintf(", intent %q, gates %v", c.Status.Serin.Intent, c.Status.Serin.Gates)
 		}
-		if w.IsRequeued(types.NamespacedName{Namespace: c.Namespace, Name: c.Name}) {
+		if k.isRequeued(c) {
 			text += ", and is queued for reconciliation"
 		}
-		why = append(why, text)
-	}
-	return strings.Join(why, "; ")
-}
-
-// inProgress describes an activity that has not ended, or returns "".
-func (k *Canaries) inProgress(w *sim.World) string {
-	return actors.InProgress(w, k.users.Script, k.services.pending, k.cluster)
-}
-
-// unsettledCanaries returns the Canaries that have neither ended nor wait for a user who will not act.
-func (k *Canaries) unsettledCanaries(w *sim.World) []*flaggerv1.Canary {
-	var unsettled []*flaggerv1.Canary
-	for _, seen := range w.Server.All(canaryKind) {
-		if c := k.storedCanary(seen.Key()); c != nil && !k.isExplained(w, c) && !k.isIdle(w, c) {
-			unsettled = append(unsettled, c)
-		}
+		unsettled = append(unsettled, text)
 	}
 	return unsettled
 }
 
+func (k *Canaries) isRequeued(c *flaggerv1.Canary) bool {
+	return k.World.IsRequeued(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
+}
+
 // isIdle reports whether a release has ended and waits for nothing.
-func (k *Canaries) isIdle(w *sim.World, c *flaggerv1.Canary) bool {
+func (k *Canaries) isIdle(c *flaggerv1.Canary) bool {
 	switch c.Status.Phase {
 	case flaggerv1.CanaryPhaseInitialized, flaggerv1.CanaryPhaseSucceeded, flaggerv1.CanaryPhaseFailed:
 	default:
@@ -103,18 +72,18 @@ func (k *Canaries) isIdle(w *sim.World, c *flaggerv1.Canary) bool {
 	if c.DeletionTimestamp != nil || c.Status.Serin != nil && (c.Status.Serin.Intent != "" || waitsFor(c, release.ByCluster, release.ByAnswer)) {
 		return false
 	}
-	return !w.IsRequeued(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
+	return !k.isRequeued(c)
 }
 
 // isExplained reports whether a release waits for a user who will not act, and reports that in its status. A request that the
 // API server rejected is retried automatically.
-func (k *Canaries) isExplained(w *sim.World, c *flaggerv1.Canary) bool {
+func (k *Canaries) isExplained(c *flaggerv1.Canary) bool {
 	if c.Spec.Suspend && c.DeletionTimestamp == nil {
 		return true
 	}
 	for _, condition := range c.Status.Conditions {
 		if condition.Type == flaggerv1.ConditionBlocked && condition.Status == corev1.ConditionTrue {
-			retried := strings.HasPrefix(condition.Reason, "Refused") && w.IsRequeued(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
+			retried := strings.HasPrefix(condition.Reason, "Refused") && k.isRequeued(c)
 			return !retried
 		}
 	}
@@ -129,7 +98,7 @@ func (k *Canaries) isExplained(w *sim.World, c *flaggerv1.Canary) bool {
 // cannotReturn reports whether a release is being rolled back without a working primary: the primary exceeded its progress
 // deadline, and the canary serves until a user repairs the primary or ships another version.
 func (k *Canaries) cannotReturn(c *flaggerv1.Canary) bool {
-	primary := k.world.Server.Peek(schema.GroupKind{Group: "apps", Kind: c.Spec.TargetRef.Kind}, types.NamespacedName{Namespace: c.Namespace, Name: c.Spec.TargetRef.Name + primarySuffix})
+	primary := k.World.Server.Peek(schema.GroupKind{Group: "apps", Kind: c.Spec.TargetRef.Kind}, types.NamespacedName{Namespace: c.Namespace, Name: c.Spec.TargetRef.Name + primarySuffix})
 	if primary == nil || c.DeletionTimestamp != nil || !isActive(c.Status.Phase) {
 		return false
 	}
@@ -156,19 +125,18 @@ func firstUnmetGate(c *flaggerv1.Canary, prefix string) *flaggerv1.GateStatus {
 	return nil
 }
 
-// SettleTimeout implements sim.Kind. It allows for the rest of one run, another run for changes made in the meantime, and one
-// that users start to repair a release.
-func (k *Canaries) SettleTimeout(w *sim.World) time.Duration {
+// longestRun returns the maximum duration of one run of a Canary.
+func (k *Canaries) longestRun() time.Duration {
 	var longest time.Duration
-	for _, seen := range w.Server.All(canaryKind) {
+	for _, seen := range k.World.Server.All(canaryKind) {
 		if c := k.storedCanary(seen.Key()); c != nil {
 			longest = max(longest, maxRunDuration(&c.Spec))
 		}
 	}
-	for _, r := range k.releases {
+	for _, r := range k.Releases {
 		longest = max(longest, maxRunDuration(&r.Spec))
 	}
-	return 3*longest + actors.LongestBackoff + 5*time.Minute
+	return longest + 100*time.Second // for its start
 }
 
 // maxRunDuration returns the maximum duration of one run.

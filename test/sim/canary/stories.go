@@ -107,10 +107,10 @@ func rolledBackWithoutRoom() Story {
 			shipWhenInitialized(badUnderLoad),
 			{When: weightIs(80), After: time.Second, Do: func(p *users, r *Release) { scale(p, r, 1) }},
 			{After: 5 * time.Second, Do: func(p *users, r *Release) {
-				p.cluster.LimitRoom(-1) // another workload gets the room of the terminating pod
+				p.Cluster.LimitRoom(-1) // another workload gets the room of the terminating pod
 				scale(p, r, 4)
 			}},
-			{After: 19 * time.Second, Do: func(p *users, _ *Release) { p.cluster.LimitRoom(1) }},
+			{After: 19 * time.Second, Do: func(p *users, _ *Release) { p.Cluster.LimitRoom(1) }},
 		}, End: flaggerv1.CanaryPhaseFailed,
 	}
 }
@@ -129,7 +129,7 @@ func latePrimaries() []Story {
 		}, Acts: []Act{
 			shipWhenInitialized(actors.GoodVersion), slow,
 			{When: phaseIs(flaggerv1.CanaryPhaseFailed), After: 5 * time.Second, Do: func(p *users, r *Release) {
-				p.userClient.DeleteOf(r.Key, r.Target+"-primary", actors.DeploymentKind) // and with it the pods of v1, which could serve users
+				p.UserClient.DeleteOf(r.Key, r.Target+"-primary", actors.DeploymentKind) // and with it the pods of v1, which could serve users
 			}},
 			{After: 5 * time.Second, Do: func(p *users, r *Release) { p.ship(r, r.Add(actors.GoodVersion)) }},
 		}, End: flaggerv1.CanaryPhaseSucceeded},
@@ -158,7 +158,7 @@ func daemonSets() []Story {
 			spec.RevertOnDeletion = true
 		}, Around: around, Acts: []Act{
 			{When: phaseIs(flaggerv1.CanaryPhaseInitialized), After: 10 * time.Second, Do: func(p *users, r *Release) {
-				p.userClient.DeleteOf(r.Key, r.Key.Name, canaryKind)
+				p.UserClient.DeleteOf(r.Key, r.Key.Name, canaryKind)
 			}},
 		}},
 	}
@@ -179,7 +179,7 @@ func interruptions() []Story {
 			},
 			Around: func(r *Release) { r.objects = append(r.objects, r.newService()) },
 			Acts: []Act{shipWhenInitialized(actors.GoodVersion), {When: phaseIs(flaggerv1.CanaryPhaseSucceeded), After: 10 * time.Second, Do: func(p *users, r *Release) {
-				p.userClient.DeleteOf(r.Key, r.Key.Name, canaryKind)
+				p.UserClient.DeleteOf(r.Key, r.Key.Name, canaryKind)
 			}}},
 		}
 	}

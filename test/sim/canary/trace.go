@@ -9,7 +9,7 @@ import (
 )
 
 // describeWrite describes the content of a write for the trace.
-func (k *Canaries) describeWrite(e *store.Event) string {
+func describeWrite(e *store.Event) string {
 	spec, status := nested(e.New.Content(), "spec"), nested(e.New.Content(), "status")
 	switch e.Kind {
 	case canaryKind:

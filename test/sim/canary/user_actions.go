@@ -27,7 +27,7 @@ func (u *users) ship(r *Release, v *actors.Version) {
 		return unstructured.SetNestedMap(o, template, "spec", "template") == nil
 	})
 	if shipped {
-		u.userClient.TraceAction(r.Key, "ship %s", v)
+		u.UserClient.TraceAction(r.Key, "ship %s", v)
 	}
 }
 
@@ -37,7 +37,7 @@ func (u *users) configure(r *Release, level string) {
 		return unstructured.SetNestedField(o, level, "data", "level") == nil
 	})
 	if changed {
-		u.userClient.TraceAction(r.Key, "set the configuration to level %s", level)
+		u.UserClient.TraceAction(r.Key, "set the configuration to level %s", level)
 	}
 }
 
@@ -52,7 +52,7 @@ func (u *users) editTemplate(r *Release, s *sim.Stream) {
 		if u.changeObject(r.Target, actors.DeploymentKind, func(o map[string]any) bool {
 			return unstructured.SetNestedField(o, stamp, "spec", "template", "metadata", "annotations", "example.com/restarted") == nil
 		}) {
-			u.userClient.TraceAction(r.Key, "restart the pods")
+			u.UserClient.TraceAction(r.Key, "restart the pods")
 		}
 	default:
 		u.ship(r, r.Add(v))
@@ -92,7 +92,7 @@ func (u *users) editSpec(r *Release, s *sim.Stream) {
 	if !changed {
 		return
 	}
-	u.userClient.TraceAction(r.Key, "%s", what)
+	u.UserClient.TraceAction(r.Key, "%s", what)
 	if r.invalid {
 		u.After(delay, func() { u.repairSpec(r) })
 	}
@@ -105,7 +105,7 @@ func (u *users) repairSpec(r *Release) {
 	}
 	if u.updateSpec(r, func(c *flaggerv1.Canary) { c.Spec = *r.validSpec.DeepCopy() }) {
 		r.invalid = false
-		u.userClient.TraceAction(r.Key, "make the spec valid again")
+		u.UserClient.TraceAction(r.Key, "make the spec valid again")
 	}
 }
 
@@ -118,19 +118,19 @@ func (u *users) scale(r *Release, s *sim.Stream) {
 	if u.changeObject(name, actors.DeploymentKind, func(o map[string]any) bool {
 		return unstructured.SetNestedField(o, int64(replicas), "spec", "replicas") == nil
 	}) {
-		u.userClient.TraceAction(r.Key, "scale %s to %d", name, replicas)
+		u.UserClient.TraceAction(r.Key, "scale %s to %d", name, replicas)
 	}
 }
 
 func (u *users) deleteRelease(r *Release, s *sim.Stream) {
 	delay, permanent := s.Between(30*time.Second, 5*time.Minute), s.Chance(0.4)
-	if u.userClient.DeleteOf(r.Key, r.Key.Name, canaryKind) && !permanent {
+	if u.UserClient.DeleteOf(r.Key, r.Key.Name, canaryKind) && !permanent {
 		u.After(delay, func() { u.recreateCanary(r) })
 	}
 }
 
 func (u *users) recreateRelease(r *Release, _ *sim.Stream) {
-	if u.userClient.DeleteOf(r.Key, r.Key.Name, canaryKind) {
+	if u.UserClient.DeleteOf(r.Key, r.Key.Name, canaryKind) {
 		u.recreateCanary(r)
 	}
 }
@@ -144,17 +144,17 @@ func (u *users) recreateCanary(r *Release) {
 		u.recreateAfterDeletion[r.Key] = func() { u.recreateCanary(r) }
 		return
 	}
-	u.userClient.Create(r.newCanary())
+	u.UserClient.Create(r.newCanary())
 	r.invalid = r.createdInvalid
-	u.userClient.TraceAction(r.Key, "recreate the Canary")
-	if u.stopped {
+	u.UserClient.TraceAction(r.Key, "recreate the Canary")
+	if u.Stopped {
 		u.replaceStuckVersion(r)
 	}
 }
 
 func (u *users) deleteTarget(r *Release, s *sim.Stream) {
 	delay := s.Between(5*time.Second, 4*time.Minute)
-	if u.userClient.DeleteOf(r.Key, r.Target, actors.DeploymentKind) {
+	if u.UserClient.DeleteOf(r.Key, r.Target, actors.DeploymentKind) {
 		u.After(delay, func() { u.recreateTarget(r) })
 	}
 }
@@ -164,25 +164,15 @@ func (u *users) recreateTarget(r *Release) {
 	if u.targetVersion(r) != "" {
 		return
 	}
-	u.userClient.Create(r.newDeployment())
-	u.userClient.TraceAction(r.Key, "recreate the Deployment with %s", r.Current())
-	if u.stopped {
+	u.UserClient.Create(r.newDeployment())
+	u.UserClient.TraceAction(r.Key, "recreate the Deployment with %s", r.Current())
+	if u.Stopped {
 		u.replaceStuckVersion(r)
 	}
 }
 
 func (u *users) deletePrimary(r *Release, _ *sim.Stream) {
-	u.userClient.DeleteOf(r.Key, r.Target+"-primary", actors.DeploymentKind)
-}
-
-func (u *users) deleteService(r *Release, s *sim.Stream) {
-	u.userClient.DeleteOf(r.Key, r.Apex+sim.Pick(s, "", "-primary", "-canary"), actors.ServiceKind)
-}
-
-func (u *users) deleteRoute(r *Release, _ *sim.Stream) {
-	if kind, ok := actors.RouteKind(r.Provider); ok {
-		u.userClient.DeleteOf(r.Key, r.Apex, kind)
-	}
+	u.UserClient.DeleteOf(r.Key, r.Target+"-primary", actors.DeploymentKind)
 }
 
 func (u *users) suspend(r *Release, s *sim.Stream) {
@@ -190,7 +180,7 @@ func (u *users) suspend(r *Release, s *sim.Stream) {
 	if !u.updateSpec(r, func(c *flaggerv1.Canary) { c.Spec.Suspend = true }) {
 		return
 	}
-	u.userClient.TraceAction(r.Key, "suspend it")
+	u.UserClient.TraceAction(r.Key, "suspend it")
 	if !permanent {
 		u.After(delay, func() { u.resume(r) })
 	}
@@ -198,7 +188,7 @@ func (u *users) suspend(r *Release, s *sim.Stream) {
 
 func (u *users) resume(r *Release) {
 	if c := u.storedCanary(r.Key); c != nil && c.Spec.Suspend && u.updateSpec(r, func(c *flaggerv1.Canary) { c.Spec.Suspend = false }) {
-		u.userClient.TraceAction(r.Key, "resume it")
+		u.UserClient.TraceAction(r.Key, "resume it")
 	}
 }
 
@@ -206,7 +196,7 @@ func (u *users) skipAnalysis(r *Release, s *sim.Stream) {
 	delay := s.Between(time.Minute, 5*time.Minute)
 	set := func(skip bool, text string) {
 		if u.updateSpec(r, func(c *flaggerv1.Canary) { c.Spec.SkipAnalysis = skip }) {
-			u.userClient.TraceAction(r.Key, "%s", text)
+			u.UserClient.TraceAction(r.Key, "%s", text)
 		}
 	}
 	set(true, "skip the analysis")
@@ -221,25 +211,25 @@ func (u *users) command(r *Release, s *sim.Stream) {
 	}
 	run := canary.RunOf(string(c.UID), c.Status)
 	if u.updateSpec(r, func(c *flaggerv1.Canary) { c.Annotations["serin.dev/command"] = verb + "@" + run }) {
-		u.userClient.TraceAction(r.Key, "command %s@%s", verb, run)
+		u.UserClient.TraceAction(r.Key, "command %s@%s", verb, run)
 	}
 }
 
 // writeStatus writes a status that only the controller should write.
 func (u *users) writeStatus(r *Release, text string, change func(*flaggerv1.CanaryStatus)) {
-	c := actors.Typed[*flaggerv1.Canary](u.world, u.world.Server.Peek(canaryKind, r.Key)) // in the form in which it is stored
+	c := actors.Typed[*flaggerv1.Canary](u.World, u.World.Server.Peek(canaryKind, r.Key)) // in the form in which it is stored
 	if c == nil {
 		return
 	}
 	c = c.DeepCopy()
 	change(&c.Status)
-	if err := u.user.Status().Update(context.Background(), c); err != nil {
+	if err := u.User.Status().Update(context.Background(), c); err != nil {
 		if !apierrors.IsInvalid(err) {
-			u.world.Trace("the API server rejects a status: %v", err)
+			u.World.Trace("the API server rejects a status: %v", err)
 		}
 		return
 	}
-	u.userClient.TraceAction(r.Key, "%s", text)
+	u.UserClient.TraceAction(r.Key, "%s", text)
 }
 
 func (u *users) writeInvalidStatus(r *Release, s *sim.Stream) {
@@ -263,9 +253,9 @@ func (u *users) writeInvalidStatus(r *Release, s *sim.Stream) {
 			status.Conditions = nil
 			status.TrackedConfigs = map[string]string{"configmap/nonsense": "0"}
 		default:
-			status.LastTransitionTime.Time = u.world.Now().Add(ahead)
+			status.LastTransitionTime.Time = u.World.Now().Add(ahead)
 			if status.Serin != nil && status.Serin.Window != nil {
-				status.Serin.Window.Start.Time = u.world.Now().Add(ahead)
+				status.Serin.Window.Start.Time = u.World.Now().Add(ahead)
 			}
 		}
 	})
@@ -276,7 +266,7 @@ func (u *users) writeStatusAsFlagger(r *Release, _ *sim.Stream) {
 	if c := u.storedCanary(r.Key); c != nil && c.Status.Serin != nil {
 		u.writeStatus(r, "let another controller write the status", func(status *flaggerv1.CanaryStatus) {
 			if status.Serin = nil; flaggerv1.HasEncodedState(*status) { // Flagger retains the conditions of a phase, and writes the time
-				status.LastTransitionTime = metav1.NewTime(u.world.Now().Truncate(time.Second))
+				status.LastTransitionTime = metav1.NewTime(u.World.Now().Truncate(time.Second))
 			}
 		})
 	}
@@ -291,7 +281,7 @@ func (u *users) swapStrategy(r *Release, s *sim.Stream) {
 		a.StepWeight, a.StepWeights, a.MaxWeight, a.StepWeightPromotion = drawn.StepWeight, drawn.StepWeights, drawn.MaxWeight, drawn.StepWeightPromotion
 		a.SessionAffinity = drawn.SessionAffinity
 	}) {
-		u.userClient.TraceAction(r.Key, "change the strategy to %s", r.Strategy)
+		u.UserClient.TraceAction(r.Key, "change the strategy to %s", r.Strategy)
 	}
 }
 
@@ -307,10 +297,10 @@ func (u *users) createSecondCanary(r *Release, s *sim.Stream) {
 	}
 	c := r.newCanary()
 	c.Name = name
-	u.userClient.Create(c)
-	u.userClient.TraceAction(r.Key, "create Canary %s for the same target", name)
+	u.UserClient.Create(c)
+	u.UserClient.TraceAction(r.Key, "create Canary %s for the same target", name)
 	u.After(lifetime, func() {
-		if u.userClient.DeleteOf(r.Key, name, canaryKind) && u.stopped {
+		if u.UserClient.DeleteOf(r.Key, name, canaryKind) && u.Stopped {
 			u.replaceStuckVersion(r)
 		}
 	})

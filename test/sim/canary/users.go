@@ -2,7 +2,6 @@ package canary
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -12,7 +11,6 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/actors"
-	"github.com/serin-dev/serin/test/sim/cluster"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -48,10 +46,12 @@ var actions = []actors.Action[*users, *Release]{
 	{Class: RecreateRelease, Do: (*users).recreateRelease},
 	{Class: DeleteTarget, Do: (*users).deleteTarget},
 	{Class: DeletePrimary, Do: (*users).deletePrimary},
-	{Class: actors.DeleteService, Do: (*users).deleteService},
-	{Class: actors.DeleteRoute, Do: (*users).deleteRoute},
+	{Class: actors.DeleteService, Do: func(p *users, r *Release, s *sim.Stream) {
+		p.UserClient.DeleteOf(r.Key, r.Apex+sim.Pick(s, "", "-primary", "-canary"), actors.ServiceKind)
+	}},
+	{Class: actors.DeleteRoute, Do: func(p *users, r *Release, _ *sim.Stream) { p.UserClient.DeleteRoute(r.Key, r.Apex, r.Provider) }},
 	{Class: actors.EditRouteWeights, Do: func(p *users, r *Release, s *sim.Stream) {
-		p.userClient.EditRouteWeights(r.Key, r.Apex, r.Provider, r.isCanary, s)
+		p.UserClient.EditRouteWeights(r.Key, r.Apex, r.Provider, r.isCanary, s)
 	}},
 	{Class: Suspend, Do: (*users).suspend},
 	{Class: Skip, Do: (*users).skipAnalysis},
@@ -60,24 +60,6 @@ var actions = []actors.Action[*users, *Release]{
 	{Class: OtherController, Do: (*users).writeStatusAsFlagger},
 	{Class: actors.SwapStrategy, Do: (*users).swapStrategy},
 	{Class: SameTarget, Do: (*users).createSecondCanary},
-}
-
-// Classes are the classes of faults that this kind of release adds to those of the engine.
-var Classes = slices.Concat(hookFaults, actors.MetricFaults, []sim.FaultClass{Strangers, ManyPods, Neighbours, actors.GitOps}, actors.ActionClasses(actions), cluster.Classes())
-
-// schedule schedules the actions of users in this run.
-func (u *users) schedule() {
-	for _, r := range u.releases {
-		actors.ShippingPlan{
-			World: u.world, Name: r.Key.Name, MaxVersions: 3, MinInterval: 2 * time.Minute, MaxInterval: 12 * time.Minute,
-			Draw: func(s *sim.Stream) func() {
-				v := actors.DrawVersion(s, 0.6, 0.4)
-				return func() { u.ship(r, r.Add(v)) }
-			},
-			Stopped: func() bool { return u.stopped },
-		}.Schedule()
-	}
-	actors.ScheduleActions(u.world, u, actions, func() []*Release { return u.releases })
 }
 
 // observe receives every event.
@@ -99,7 +81,7 @@ func (u *users) observe(event any) {
 
 // recordPromoted records the version that the primary of a release received last.
 func (u *users) recordPromoted(written sim.ObjectWritten) {
-	for _, r := range u.releases {
+	for _, r := range u.Releases {
 		if version := actors.Labels(nested(written.New.Content(), "spec", "template"))["version"]; written.Key.Name == r.Target+"-primary" && r.Known[version] != nil {
 			r.promoted = version
 		}
@@ -108,12 +90,12 @@ func (u *users) recordPromoted(written sim.ObjectWritten) {
 
 // changeObject changes one object as a user.
 func (u *users) changeObject(name string, kind schema.GroupKind, change func(map[string]any) bool) bool {
-	return u.userClient.Write("user", name, kind, change)
+	return u.UserClient.Write("user", name, kind, change)
 }
 
 // storedCanary returns a Canary with its state decoded, or nil if there is none. It must not be modified.
 func (k *Canaries) storedCanary(key types.NamespacedName) *flaggerv1.Canary {
-	return decodeState(actors.Typed[*flaggerv1.Canary](k.world, k.world.Server.Peek(canaryKind, key)))
+	return decodeState(actors.Typed[*flaggerv1.Canary](k.World, k.World.Server.Peek(canaryKind, key)))
 }
 
 // updateSpec changes the spec of a Canary.
@@ -124,8 +106,8 @@ func (u *users) updateSpec(r *Release, change func(*flaggerv1.Canary)) bool {
 	}
 	c = c.DeepCopy()
 	change(c)
-	if err := u.user.Update(context.Background(), c); err != nil {
-		u.world.Trace("the API server rejects a change of Canary %s: %v", r.Key.Name, err)
+	if err := u.User.Update(context.Background(), c); err != nil {
+		u.World.Trace("the API server rejects a change of Canary %s: %v", r.Key.Name, err)
 		return false
 	}
 	r.Strategy = strategyOf(c.Spec)
@@ -134,7 +116,7 @@ func (u *users) updateSpec(r *Release, change func(*flaggerv1.Canary)) bool {
 
 // targetVersion returns the version that the target of a release runs, or "" if there is no target.
 func (k *Canaries) targetVersion(r *Release) string {
-	target := k.world.Server.Peek(r.Kind, types.NamespacedName{Namespace: actors.Namespace, Name: r.Target})
+	target := k.World.Server.Peek(r.Kind, types.NamespacedName{Namespace: actors.Namespace, Name: r.Target})
 	if target == nil {
 		return ""
 	}
@@ -146,8 +128,8 @@ func (k *Canaries) targetVersion(r *Release) string {
 // repair is what users do once faults have ended: they repair what would block a release indefinitely, or leave it, so that the
 // release has to report what it waits for.
 func (u *users) repair() {
-	for _, r := range u.releases {
-		s := u.world.Draws.Stream("mend/" + r.Key.Name)
+	for _, r := range u.Releases {
+		s := u.World.Draws.Stream("mend/" + r.Key.Name)
 		resume, valid, retarget := s.Chance(0.7), s.Chance(0.75), s.Chance(0.8)
 		if resume {
 			u.resume(r)
@@ -166,7 +148,7 @@ func (u *users) repair() {
 // restorePromoted ships the promoted version again if the primary is gone, as the release requests if it cannot recreate the
 // primary automatically.
 func (u *users) restorePromoted(r *Release) {
-	gone := u.world.Server.Peek(r.Kind, types.NamespacedName{Namespace: actors.Namespace, Name: r.Target + "-primary"}) == nil
+	gone := u.World.Server.Peek(r.Kind, types.NamespacedName{Namespace: actors.Namespace, Name: r.Target + "-primary"}) == nil
 	if c := u.storedCanary(r.Key); gone && c != nil && c.Status.Phase != "" && c.Status.Phase != flaggerv1.CanaryPhaseInitializing && r.promoted != "" {
 		u.ship(r, r.Known[r.promoted])
 	}

@@ -35,18 +35,18 @@ func (r *Release) conflictingRollout() *argov1.Rollout {
 // scheduleConflicts schedules the conflicting Rollouts of a run. There are none in runs in which Services or releases are
 // deleted, or releases stop using Services, because the next Rollout then becomes the manager.
 func (u *users) scheduleConflicts() {
-	for _, r := range u.releases {
-		s := u.world.Draws.Stream("twin/" + r.Key.Name)
+	for _, r := range u.Releases {
+		s := u.World.Draws.Stream("twin/" + r.Key.Name)
 		drawn, after, life := s.Chance(0.2), s.Between(time.Minute, 10*time.Minute), s.Between(time.Minute, 10*time.Minute)
-		managersChange := u.world.Faults.Has(actors.DeleteService) || u.world.Faults.Has(actors.DeleteRelease) || u.world.Faults.Has(actors.SwapStrategy) || len(r.serviceNames()) < 2
-		if !drawn || managersChange || !u.world.Faults.Admit(fmt.Sprintf("%s#%s", Conflicting, r.Key.Name)) {
+		managersChange := u.World.Faults.Has(actors.DeleteService) || u.World.Faults.Has(actors.DeleteRelease) || u.World.Faults.Has(actors.SwapStrategy) || len(r.serviceNames()) < 2
+		if !drawn || managersChange || !u.World.Faults.Admit(fmt.Sprintf("%s#%s", Conflicting, r.Key.Name)) {
 			continue
 		}
 		u.After(after, func() {
 			twin := r.conflictingRollout()
-			u.userClient.Create(twin)
-			u.userClient.TraceAction(r.Key, "create %s for its Services", twin.Name)
-			u.After(life, func() { u.userClient.DeleteOf(r.Key, twin.Name, rolloutKind) })
+			u.UserClient.Create(twin)
+			u.UserClient.TraceAction(r.Key, "create %s for its Services", twin.Name)
+			u.After(life, func() { u.UserClient.DeleteOf(r.Key, twin.Name, rolloutKind) })
 		})
 	}
 }

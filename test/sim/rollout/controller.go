@@ -59,7 +59,7 @@ func (k *Rollouts) process(i *sim.Instance) *process {
 		return k.processes[i]
 	}
 	actors.AddIndexes(i, controller.IndexOwners, controller.IndexServices, controller.IndexWorkloads, controller.IndexMarkedWorkloads, endpoints.Index)
-	p := &process{rollouts: k, instance: i, registry: prometheus.NewRegistry(), footprints: map[schema.GroupKind]func() reconciler.Footprint{}, events: actors.NewEventRecorder(k.world, i)}
+	p := &process{rollouts: k, instance: i, registry: prometheus.NewRegistry(), footprints: map[schema.GroupKind]func() reconciler.Footprint{}, events: actors.NewEventRecorder(k.World, i)}
 	p.metrics, p.rolloutEvents = telemetry.New(p.registry), p.newRecorder()
 	p.jobs = &measure.Jobs{Client: i.Client, APIReader: i.Reader, Clock: i.Clock}
 	p.measurer = &measure.Measurer{
@@ -97,13 +97,13 @@ func (k *Rollouts) Controller(i *sim.Instance) sim.Controller {
 		},
 	})
 	p.footprints[rolloutKind] = real.Footprint
-	return &controllerAdapter{process: p, Reconciler: real, watches: append([]schema.GroupKind{
+	return p.newController(real, append([]schema.GroupKind{
 		rolloutKind, actors.ReplicaSetKind, runKind, experimentKind, templateKind, clusterTemplateKind, actors.ServiceKind, endpoints.Kind,
-	}, k.markedKinds()...), requestsFor: func(change store.Change) []reconcile.Request {
+	}, k.markedKinds()...), func(change store.Change) []reconcile.Request {
 		typed := change.Kind.Group == argov1.GroupName || change.Kind == actors.ReplicaSetKind || change.Kind == endpoints.Kind
-		before, after := actors.WatchedChange(k.world, change, typed)
+		before, after := actors.WatchedChange(k.World, change, typed)
 		return real.AffectedReleases(context.Background(), change.Kind, before, after)
-	}}
+	})
 }
 
 // analysisRunController returns the controller of AnalysisRuns.
@@ -114,7 +114,7 @@ func (p *process) analysisRunController() sim.Controller {
 		Client: p.instance.Client, Clock: p.instance.Clock, Queries: p.queries, Recorder: p.newRecorder(), Jobs: p.jobs, Metrics: p.metrics,
 	})
 	p.footprints[runKind] = real.Footprint
-	return &controllerAdapter{process: p, Reconciler: real, watches: []schema.GroupKind{runKind, actors.JobKind}, requestsFor: func(change store.Change) []reconcile.Request {
+	return p.newController(real, []schema.GroupKind{runKind, actors.JobKind}, func(change store.Change) []reconcile.Request {
 		if change.Kind == runKind {
 			return []reconcile.Request{{NamespacedName: change.Key}}
 		}
@@ -123,7 +123,7 @@ func (p *process) analysisRunController() sim.Controller {
 		}
 		of := change.Object().Meta().Annotations
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: of[measure.RunNamespaceAnnotation], Name: of[measure.RunNameAnnotation]}}}
-	}}
+	})
 }
 
 // experimentController returns the controller of Experiments.
@@ -134,7 +134,7 @@ func (p *process) experimentController() sim.Controller {
 	})
 	p.footprints[experimentKind] = real.Footprint
 	owned := []schema.GroupKind{actors.ReplicaSetKind, actors.ServiceKind, runKind}
-	return &controllerAdapter{process: p, Reconciler: real, watches: append([]schema.GroupKind{experimentKind}, owned...), requestsFor: func(change store.Change) []reconcile.Request {
+	return p.newController(real, append([]schema.GroupKind{experimentKind}, owned...), func(change store.Change) []reconcile.Request {
 		if change.Kind == experimentKind {
 			return []reconcile.Request{{NamespacedName: change.Key}}
 		}
@@ -143,39 +143,23 @@ func (p *process) experimentController() sim.Controller {
 			return nil
 		}
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: change.Key.Namespace, Name: name}}}
+	})
+}
+
+// newController returns a controller of the process. Its logs are recorded in runs that check them for secrets.
+func (p *process) newController(real reconcile.Reconciler, watched []schema.GroupKind, requests func(store.Change) []reconcile.Request) *actors.Controller {
+	logged := reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+		return real.Reconcile(p.rollouts.withLogger(ctx), req)
+	})
+	return &actors.Controller{Reconciler: logged, WatchedKinds: watched, Requests: func(change store.Change) []reconcile.Request {
+		if change.Kind == actors.ReplicaSetKind && change.Object().Meta().Labels[argov1.PodTemplateHashLabel] == "" {
+			return nil // production watches only objects with the label
+		}
+		return requests(change)
+	}, Send: func() {
+		p.events.Flush()
+		p.sendMeasurements()
 	}}
-}
-
-// controllerAdapter implements sim.Controller with one of the controllers of a process.
-type controllerAdapter struct {
-	reconcile.Reconciler
-
-	process     *process
-	watches     []schema.GroupKind
-	requestsFor func(store.Change) []reconcile.Request
-}
-
-// Reconcile implements sim.Controller.
-func (c *controllerAdapter) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	return c.Reconciler.Reconcile(c.process.rollouts.withLogger(ctx), req)
-}
-
-// Watches implements sim.Controller.
-func (c *controllerAdapter) Watches() []schema.GroupKind { return c.watches }
-
-// RequestsFor implements sim.Controller, with the mapping that the watches have in production.
-func (c *controllerAdapter) RequestsFor(change store.Change) []reconcile.Request {
-	if change.Kind == actors.ReplicaSetKind && change.Object().Meta().Labels[argov1.PodTemplateHashLabel] == "" {
-		return nil // production watches only objects with the label
-	}
-	return c.requestsFor(change)
-}
-
-// Flush implements sim.Controller.
-func (c *controllerAdapter) Flush() {
-	p := c.process
-	p.events.Flush()
-	p.sendMeasurements()
 }
 
 // sendMeasurements sends the measurements that are queued.
@@ -185,7 +169,7 @@ func (p *process) sendMeasurements() {
 		if !ok {
 			return
 		}
-		p.rollouts.services.deliverQuery(p, query)
+		p.rollouts.services.measure(p, query)
 	}
 }
 

@@ -3,7 +3,6 @@ package rollout
 import (
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -44,7 +43,7 @@ func drawRelease(s *sim.Stream, name string) *Release {
 // its own stream.
 func (k *Rollouts) addOptionalFeatures(r *Release) {
 	always := func(*Release) bool { return true }
-	istio := func(r *Release) bool { return r.Router == actors.Istio }
+	istio := func(r *Release) bool { return r.Provider == actors.Istio }
 	for _, extra := range []struct {
 		class   sim.FaultClass
 		chance  float64
@@ -56,12 +55,12 @@ func (k *Rollouts) addOptionalFeatures(r *Release) {
 		{Workloads, 0.2, always, func(r *Release, s *sim.Stream) {
 			referenceDeployment(sim.Pick(s, argov1.ScaleDownNever, argov1.ScaleDownOnSuccess, argov1.ScaleDownProgressively))(r)
 		}},
-		{PingPong, 0.35, func(r *Release) bool { return r.Router != actors.NoRouter }, func(r *Release, _ *sim.Stream) { r.usePingPong() }},
+		{PingPong, 0.35, func(r *Release) bool { return r.Provider != actors.NoRouter }, func(r *Release, _ *sim.Stream) { r.usePingPong() }},
 		{Subsets, 0.4, func(r *Release) bool { return istio(r) && r.pingPong() == nil }, func(r *Release, s *sim.Stream) { r.useSubsets(s.Chance(0.5)) }},
 		{Jobs, 0.3, func(r *Release) bool { return !r.secret }, (*Release).drawJobMetrics},
 	} {
-		s := k.world.Draws.Stream(string(extra.class) + "/" + r.Key.Name)
-		if s.Chance(extra.chance) && extra.applies(r) && k.world.Faults.Admit(fmt.Sprintf("%s#%s", extra.class, r.Key.Name)) {
+		s := k.World.Draws.Stream(string(extra.class) + "/" + r.Key.Name)
+		if s.Chance(extra.chance) && extra.applies(r) && k.World.Faults.Admit(fmt.Sprintf("%s#%s", extra.class, r.Key.Name)) {
 			extra.add(r, s)
 		}
 	}
@@ -171,15 +170,10 @@ func drawBlueGreen(s *sim.Stream, b *argov1.BlueGreenStrategy) {
 	}
 }
 
-// newAutoscaler returns the autoscaler of a Rollout.
-func (r *Release) newAutoscaler() client.Object {
-	o := userObject("autoscaling/v2", "HorizontalPodAutoscaler", r.Key.Name, map[string]any{
-		"scaleTargetRef": map[string]any{"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": r.Key.Name},
-		"minReplicas":    int64(2), "maxReplicas": int64(5),
-		"metrics": []any{map[string]any{"type": "Resource", "resource": map[string]any{
-			"name": "cpu", "target": map[string]any{"type": "Utilization", "averageUtilization": int64(80)},
-		}}},
-	})
-	o.SetCreationTimestamp(metav1.Time{})
-	return o
+// drawAutoscaler creates an autoscaler of some Rollouts.
+func (k *Rollouts) drawAutoscaler(r *Release) {
+	scaled := k.World.Draws.Stream("scaler/" + r.Key.Name).Chance(0.7)
+	if scaled && k.World.Faults.Has(Scaler) && k.World.Faults.Admit(fmt.Sprintf("%s#%s", Scaler, r.Key.Name)) {
+		k.UserClient.Create(actors.NewAutoscaler(r.Key.Name, "argoproj.io/v1alpha1", argov1.RolloutKind, "network", 5))
+	}
 }

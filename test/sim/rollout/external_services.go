@@ -26,65 +26,37 @@ const measurementFaultRate = 0.1
 // drawn.
 type externalServices struct {
 	*Rollouts
-	// pending counts the measurements of each process that have no answer yet.
-	pending actors.Pending
-	// calls counts the calls with each name, so that each call draws from a separate random stream.
-	calls map[string]int
 }
 
-func newExternalServices(k *Rollouts) *externalServices {
-	return &externalServices{Rollouts: k, pending: actors.Pending{}, calls: map[string]int{}}
-}
-
-// deliverQuery delivers a query to its receiver, and schedules the answer. The answer is lost if the process crashes before it
-// arrives.
-func (e *externalServices) deliverQuery(p *process, query queryrunner.RunningQuery) {
-	scheduled := e.world.CountQuery(query.Query.ID)
-	if scheduled(sim.CrashBeforeQuery) {
-		p.instance.CrashAndRestart("before it sends " + query.Query.ID)
-		return
-	}
+// measure delivers a query to its service, and schedules the answer.
+func (e *externalServices) measure(p *process, query queryrunner.RunningQuery) {
 	request, ok := query.Query.Request.(analysis.MeasurementRequest)
 	if !ok {
-		e.world.Violate("simulator", "query %T is unknown", query.Query.Request)
+		e.World.Violate("simulator", "query %T is unknown", query.Query.Request)
 		return
 	}
-	e.world.Publish(actors.QuerySent{Instance: p.instance.Name, Key: query.Key, Query: query.Query})
-	e.pending[p.instance]++
+	call, received := e.Services.Receive(p.instance, p.queries, query, query.Query.ID)
+	if !received {
+		return
+	}
+	call.Then, call.Flush = func(do func()) { p.instance.After(0, do) }, p.sendMeasurements // a task of the process may be running
+	call.Describe = func(answer release.Answer) string {
+		detail, _ := answer.Detail.(analysis.MeasurementResult)
+		return fmt.Sprintf("measured %s: %s %s%s", query.Query.ID, detail.Phase, detail.Value, detail.Message)
+	}
 	if request.Metric.Provider.Prometheus == nil { // the production code measures
-		ctx := withCall(e.withLogger(context.Background()), measurementCall{query, scheduled})
+		ctx := withCall(e.withLogger(context.Background()), measurementCall{query, call.Scheduled})
 		p.instance.Go("measure "+query.Query.ID, func() {
-			if scheduled(sim.CrashDuringQuery) {
-				p.instance.After(time.Millisecond, func() { p.instance.CrashAndRestart("while it waits for " + query.Query.ID) })
-			}
-			e.deliverAnswer(p, query, p.measurer.Measure(ctx, query.Key, query.Query), scheduled)
+			call.CrashDuring(time.Millisecond)
+			call.Answer(p.measurer.Measure(ctx, query.Key, query.Query))
 		})
 		return
 	}
 	after, detail := e.measureQuery(query, request)
-	if scheduled(sim.LoseAnswer) {
+	if call.Scheduled(sim.LoseAnswer) {
 		detail = analysis.MeasurementResult{Phase: argov1.AnalysisPhaseError, Message: "connection reset by peer"}
 	}
-	if scheduled(sim.CrashDuringQuery) {
-		p.instance.After(after/2, func() { p.instance.CrashAndRestart("while it waits for " + query.Query.ID) })
-	}
-	p.instance.After(after, func() {
-		e.deliverAnswer(p, query, release.Answer{Outcome: release.Measured, Detail: detail}, scheduled)
-	})
-}
-
-// deliverAnswer delivers an answer to the process that sent the query.
-func (e *externalServices) deliverAnswer(p *process, query queryrunner.RunningQuery, answer release.Answer, scheduled func(sim.Failure) bool) {
-	e.pending[p.instance]--
-	detail, _ := answer.Detail.(analysis.MeasurementResult)
-	e.world.Publish(actors.QueryAnswered{QuerySent: actors.QuerySent{Instance: p.instance.Name, Key: query.Key, Query: query.Query}, Answer: answer})
-	e.world.Trace("  %s: measured %s: %s %s%s", query.Key.Name, query.Query.ID, detail.Phase, detail.Value, detail.Message)
-	p.queries.FinishQuery(query, answer)
-	if scheduled(sim.CrashAfterAnswer) {
-		p.instance.After(0, func() { p.instance.CrashAndRestart("after the answer to " + query.Query.ID) })
-		return
-	}
-	p.instance.After(0, p.sendMeasurements)
+	call.AnswerAfter(after, release.Answer{Outcome: release.Measured, Detail: detail})
 }
 
 // reading is the value of a metrics service, and the delay after which it arrives.
@@ -97,17 +69,15 @@ type reading struct {
 
 // drawReading draws what a metrics service returns.
 func (e *externalServices) drawReading(query queryrunner.RunningQuery) reading {
-	id := query.Key.Name + "/" + query.Query.ID
-	e.calls[id]++
-	s := e.world.Draws.Stream(fmt.Sprintf("answer/%s/%d", id, e.calls[id]))
+	s := e.Services.AnswerStream(query.Key.Name + "/" + query.Query.ID)
 	after, late := s.Skewed(20*time.Millisecond, 2*time.Second), s.Between(5*time.Second, 90*time.Second)
-	run := actors.Typed[*argov1.AnalysisRun](e.world, e.world.Server.Peek(runKind, query.Key.NamespacedName))
+	run := actors.Typed[*argov1.AnalysisRun](e.World, e.World.Server.Peek(runKind, query.Key.NamespacedName))
 	if run == nil {
 		return reading{after: after, failure: "get AnalysisRun: not found"}
 	}
 	bad, stale := !e.isGood(run, s, false), false
 	value := []float64{s.Between(0, time.Second).Seconds()}
-	switch actors.DrawFault(e.world, s, measurementFaultRate, actors.MetricFaults...) {
+	switch actors.DrawFault(e.World, s, measurementFaultRate, actors.MetricFaults...) {
 	case actors.MetricNoData:
 		value = []float64{}
 	case actors.MetricNaN:

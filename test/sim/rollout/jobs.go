@@ -74,15 +74,14 @@ func (r *Release) drawJobMetrics(s *sim.Stream) {
 // jobOutcome returns the outcome of a Job: the true result for the version that its run analyses, unless a fault is drawn.
 func (k *Rollouts) jobOutcome(v *store.Version) cluster.JobOutcome {
 	annotations := v.Meta().Annotations
-	run := actors.Typed[*argov1.AnalysisRun](k.world, k.world.Server.Peek(runKind, types.NamespacedName{Namespace: annotations[measure.RunNamespaceAnnotation], Name: annotations[measure.RunNameAnnotation]}))
+	run := actors.Typed[*argov1.AnalysisRun](k.World, k.World.Server.Peek(runKind, types.NamespacedName{Namespace: annotations[measure.RunNamespaceAnnotation], Name: annotations[measure.RunNameAnnotation]}))
 	if run == nil {
 		return cluster.JobOutcome{}
 	}
-	k.services.calls[string(run.UID)]++
-	s := k.world.Draws.Stream(fmt.Sprintf("job/%s/%s/%d", run.Name, annotations[measure.MetricNameAnnotation], k.services.calls[string(run.UID)]))
+	s := k.World.Draws.Stream(fmt.Sprintf("job/%s/%s/%d", run.Name, annotations[measure.MetricNameAnnotation], k.Services.CountCall(string(run.UID))))
 	outcome := cluster.JobOutcome{Duration: s.Skewed(500*time.Millisecond, 30*time.Second), Fails: !k.services.isGood(run, s, false)}
 	late := s.Between(20*time.Second, 4*time.Minute)
-	switch actors.DrawFault(k.world, s, measurementFaultRate, jobFaults...) {
+	switch actors.DrawFault(k.World, s, measurementFaultRate, jobFaults...) {
 	case JobHang:
 		outcome.Hangs = true
 	case JobImage:
@@ -93,7 +92,7 @@ func (k *Rollouts) jobOutcome(v *store.Version) cluster.JobOutcome {
 		outcome.Fails = !outcome.Fails
 	default: // no fault
 	}
-	if r := k.releases; k.story != nil && r[0].jobsHang {
+	if r := k.Releases; k.story != nil && r[0].jobsHang {
 		outcome.Hangs = true
 	}
 	return outcome
@@ -102,22 +101,22 @@ func (k *Rollouts) jobOutcome(v *store.Version) cluster.JobOutcome {
 // deleteJob deletes one of the existing Jobs.
 func (u *users) deleteJob(r *Release, s *sim.Stream) {
 	var names []string
-	for _, v := range u.world.Server.All(actors.JobKind) {
+	for _, v := range u.World.Server.All(actors.JobKind) {
 		names = append(names, v.Key().Name)
 	}
 	if len(names) > 0 {
-		u.userClient.DeleteOf(r.Key, sim.Pick(s, names...), actors.JobKind)
+		u.UserClient.DeleteOf(r.Key, sim.Pick(s, names...), actors.JobKind)
 	}
 }
 
 // deleteHangingJobs deletes the Jobs that would run indefinitely and block an analysis. No user deletes the Jobs of a completed
 // run.
 func (u *users) deleteHangingJobs() {
-	for _, v := range u.world.Server.All(actors.JobKind) {
+	for _, v := range u.World.Server.All(actors.JobKind) {
 		annotations := v.Meta().Annotations
-		run := actors.Typed[*argov1.AnalysisRun](u.world, u.world.Server.Peek(runKind, types.NamespacedName{Namespace: annotations[measure.RunNamespaceAnnotation], Name: annotations[measure.RunNameAnnotation]}))
-		if run != nil && !run.Status.Phase.Completed() && jobIsRunning(u.world, v) {
-			u.userClient.Delete(v.Key().Name, actors.JobKind)
+		run := actors.Typed[*argov1.AnalysisRun](u.World, u.World.Server.Peek(runKind, types.NamespacedName{Namespace: annotations[measure.RunNamespaceAnnotation], Name: annotations[measure.RunNameAnnotation]}))
+		if run != nil && !run.Status.Phase.Completed() && jobIsRunning(u.World, v) {
+			u.UserClient.Delete(v.Key().Name, actors.JobKind)
 		}
 	}
 }

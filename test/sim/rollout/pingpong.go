@@ -111,20 +111,20 @@ func (u *users) editSubsets(r *Release, s *sim.Stream) {
 	}
 	switch which {
 	case 0:
-		if u.userClient.DeleteOf(r.Key, r.apex(), actors.DestinationRuleKind) {
+		if u.UserClient.DeleteOf(r.Key, r.apex(), actors.DestinationRuleKind) {
 			u.After(delay, func() { u.recreateObjects(r) })
 		}
 	case 1:
 		own, _ := r.newDestinationRule().(*unstructured.Unstructured)
-		if u.userClient.Write("user", r.apex(), actors.DestinationRuleKind, func(o map[string]any) bool {
+		if u.UserClient.Write("user", r.apex(), actors.DestinationRuleKind, func(o map[string]any) bool {
 			o["spec"] = own.Object["spec"]
 			return true
 		}) {
-			u.userClient.TraceAction(r.Key, "write the subsets without revisions")
+			u.UserClient.TraceAction(r.Key, "write the subsets without revisions")
 		}
 	default:
 		added := map[string]any{"name": fmt.Sprintf("%s-%d", ownSubset, number), "labels": map[string]any{"app": r.Key.Name}}
-		if u.userClient.Write("user", r.apex(), actors.DestinationRuleKind, func(o map[string]any) bool {
+		if u.UserClient.Write("user", r.apex(), actors.DestinationRuleKind, func(o map[string]any) bool {
 			spec, _ := o["spec"].(map[string]any)
 			all := []any{added}
 			for _, subset := range actors.Items(spec["subsets"]) {
@@ -133,7 +133,7 @@ func (u *users) editSubsets(r *Release, s *sim.Stream) {
 			spec["subsets"] = all
 			return true
 		}) {
-			u.userClient.TraceAction(r.Key, "add subset %s", added["name"])
+			u.UserClient.TraceAction(r.Key, "add subset %s", added["name"])
 		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,10 +19,8 @@ import (
 
 // Release is one Rollout of a run with its true properties, which no component of the run knows.
 type Release struct {
-	actors.Versions
+	actors.Release
 
-	Key    types.NamespacedName
-	Router string
 	// Spec is the spec with which the Rollout is created. Users may change the stored one.
 	Spec argov1.RolloutSpec
 
@@ -36,7 +33,7 @@ type Release struct {
 
 // newRelease returns a release whose first version is good, with the objects that all releases have.
 func newRelease(name, router string, strategy argov1.RolloutStrategy) *Release {
-	r := &Release{Key: types.NamespacedName{Namespace: actors.Namespace, Name: name}, Router: router, Versions: actors.NewVersions()}
+	r := &Release{Release: actors.NewRelease(name, router)}
 	r.Spec = argov1.RolloutSpec{
 		Replicas: new(int32(2)), MinReadySeconds: 1, RevisionHistoryLimit: new(int32(2)), ProgressDeadlineSeconds: new(int32(60)),
 		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}, Strategy: strategy,
@@ -61,7 +58,7 @@ func (r *Release) addNetwork() {
 		return
 	}
 	c := r.Spec.Strategy.Canary
-	if r.Router == actors.NoRouter {
+	if r.Provider == actors.NoRouter {
 		return
 	}
 	c.StableService, c.CanaryService = apex+"-stable", apex+"-canary"
@@ -69,7 +66,7 @@ func (r *Release) addNetwork() {
 	if c.TrafficRouting == nil {
 		c.TrafficRouting = &argov1.RolloutTrafficRouting{}
 	}
-	if r.Router == actors.Istio {
+	if r.Provider == actors.Istio {
 		c.TrafficRouting.Istio = &argov1.IstioTrafficRouting{VirtualService: &argov1.IstioVirtualService{Name: apex, Routes: []string{"main"}}}
 		return
 	}
@@ -97,7 +94,7 @@ func (r *Release) newService(name string) client.Object {
 // newRoute returns the route as its user creates it, with the destinations of both revisions.
 func (r *Release) newRoute(stable, canary destination) client.Object {
 	apex := r.apex()
-	if r.Router == actors.Istio {
+	if r.Provider == actors.Istio {
 		return userObject("networking.istio.io/v1beta1", "VirtualService", apex, map[string]any{
 			"hosts": []any{apex}, "gateways": []any{"mesh"},
 			"http": []any{map[string]any{"name": "main", "timeout": "3s", "route": []any{
@@ -171,7 +168,7 @@ func (r *Release) describePlan() string {
 	for _, step := range c.Steps {
 		steps = append(steps, stepText(step))
 	}
-	text := fmt.Sprintf("canary with %s, steps [%s]", r.Router, strings.Join(steps, ", "))
+	text := fmt.Sprintf("canary with %s, steps [%s]", r.Provider, strings.Join(steps, ", "))
 	if c.Analysis != nil {
 		text += ", with a background analysis"
 	}

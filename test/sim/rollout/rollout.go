@@ -6,8 +6,9 @@
 package rollout
 
 import (
-	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +24,7 @@ import (
 	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/cluster"
 	"github.com/serin-dev/serin/test/sim/oracle"
+	"github.com/serin-dev/serin/test/sim/store"
 )
 
 var (
@@ -41,57 +43,48 @@ var routeKinds = []schema.GroupKind{actors.VirtualServiceKind, actors.HTTPRouteK
 
 // Rollouts is the kind of release in the simulator. Each run has its own instance, with three controllers.
 type Rollouts struct {
-	world      *sim.World
-	cluster    *cluster.Cluster
-	gateway    *cluster.Gateway
-	routers    traffic.Registry
-	releases   []*Release
-	services   *externalServices
-	user       client.Client
-	userClient actors.UserClient
-	users      *users
-	oracle     *oracle.Oracle
-	processes  map[*sim.Instance]*process
+	actors.Frame[*Release]
+
+	routers   traffic.Registry
+	services  *externalServices
+	users     *users
+	processes map[*sim.Instance]*process
 	// story replaces the drawn releases, if it is not nil.
 	story *Story
-	// stopped is set once users and tools have stopped acting.
-	stopped bool
 }
 
-// New returns the drawn releases of one run.
-func New() []sim.Kind { return (&Rollouts{}).kinds() }
-
-// FixedStories returns the scripted releases that a run can execute.
-func FixedStories() []actors.Story {
-	var fixed []actors.Story
-	for _, story := range Stories() {
-		fixed = append(fixed, actors.Story{Name: story.Name, New: func() []sim.Kind { return (&Rollouts{story: &story}).kinds() }})
+// API is the API of Rollouts in the simulator.
+var API = actors.NewAPI(store.Argo, slices.Concat(
+	actors.MetricFaults, jobFaults, []sim.FaultClass{actors.GitOps, Scaler}, actors.ActionClasses(actions), cluster.Classes(), []sim.FaultClass{cluster.NoRoom},
+), Stories, func(s *Story) string { return s.Name }, func(story *Story) []sim.Kind {
+	k := &Rollouts{story: story, processes: map[*sim.Instance]*process{}}
+	return []sim.Kind{
+		k, actors.FurtherController(func(i *sim.Instance) sim.Controller { return k.process(i).analysisRunController() }),
+		actors.FurtherController(func(i *sim.Instance) sim.Controller { return k.process(i).experimentController() }),
 	}
-	return fixed
-}
-
-// kinds returns one kind for each controller.
-func (k *Rollouts) kinds() []sim.Kind {
-	k.processes = map[*sim.Instance]*process{}
-	return []sim.Kind{k, &controllerKind{Rollouts: k, controller: (*process).analysisRunController}, &controllerKind{Rollouts: k, controller: (*process).experimentController}}
-}
+})
 
 // Populate implements sim.Kind.
 func (k *Rollouts) Populate(w *sim.World) {
-	k.world, k.user = w, w.Server.Client("user")
+	k.Frame = actors.NewFrame[*Release](w, k.story != nil)
 	k.routers = (&operator.Flags{}).Routers()
-	k.userClient, k.services = actors.UserClient{World: w}, newExternalServices(k)
-	k.users = &users{Rollouts: k, Script: actors.NewScript(w)}
-	k.cluster = cluster.New(w, cluster.Options{PodBehaviour: k.podBehaviour, JobOutcome: k.jobOutcome, Scaled: []schema.GroupKind{rolloutKind}})
-	l := newLedger(w, k.cluster)
-	k.oracle = oracle.New(w, l, l.invariants())
-	k.gateway = cluster.NewGateway(w, k.cluster, k.routes)
-	actors.TraceWrites(w, k.describeWrite)
-	w.Subscribe(k.users.observe)
+	k.services = &externalServices{Rollouts: k}
+	k.users = &users{Rollouts: k, Script: k.Script}
+	k.Cluster = cluster.New(w, cluster.Options{PodBehaviour: k.PodBehaviour, JobOutcome: k.jobOutcome, Scaled: []schema.GroupKind{rolloutKind}})
+	l := newLedger(w, k.Cluster)
+	checks := oracle.New(w, l, l.invariants())
+	k.Terms = actors.Terms[*Release]{
+		Describe: (*Release).describePlan,
+		Objects:  func(r *Release) []client.Object { return append(r.userObjects(), r.newRollout()) },
+		Route:    (*Release).clientRoute, VersionOf: k.versionOfTemplate, DescribeWrite: k.describeWrite,
+		Repair: k.users.repair, Unsettled: k.unsettledObjects, LongestRun: k.longestRun, ReportLeftovers: k.reportLeftovers, Finish: checks.Finish,
+		FinalKinds: []schema.GroupKind{rolloutKind, actors.ReplicaSetKind, runKind, experimentKind}, Normalize: k.normalizeFinal, CompleteFinal: k.addRunningJobs,
+	}
+	k.Begin(k.users.observe)
 	if k.story != nil {
 		r := k.story.release()
-		k.createRelease(r)
-		actors.StartStory(k.users.Script, k.users, r, k.story.Acts, func() (status argov1.RolloutStatus, exists bool) {
+		k.Create(r)
+		actors.StartStory(k.Script, k.users, r, k.story.Acts, func() (status argov1.RolloutStatus, exists bool) {
 			stored := k.storedRollout(r.Key)
 			if stored != nil {
 				status = stored.Status
@@ -100,33 +93,31 @@ func (k *Rollouts) Populate(w *sim.World) {
 		})
 		return
 	}
-	s := w.Draws.Stream("releases")
-	n := sim.Pick(s, 1, 1, 1, 1, 1, 2, 2)
-	for i, name := range []string{"cart", "till"}[:n] {
-		if r := drawRelease(w.Draws.Stream("release/"+name), name); w.Faults.Admit(fmt.Sprintf("release#%d", i+1)) {
-			k.addOptionalFeatures(r)
-			k.createRelease(r)
-		}
+	k.DrawReleases([]string{"cart", "till"}, []int{1, 1, 1, 1, 1, 2, 2}, drawRelease, func(r *Release, _ int) { k.addOptionalFeatures(r) })
+	k.ScheduleShipping(actors.ShippingPlan{MaxVersions: 4, MinInterval: time.Minute, MaxInterval: 10 * time.Minute}, 0.65, 0, k.users.ship)
+	k.users.scheduleConflicts()
+	actors.ScheduleActions(w, k.users, actions, func() []*Release { return k.Releases })
+	for _, r := range k.Releases {
+		k.drawAutoscaler(r)
+		k.ScheduleGitOps(r, []time.Duration{30 * time.Second, time.Minute, 3 * time.Minute, 8 * time.Minute}, k.writeCopies, nil)
 	}
-	k.users.schedule()
-	k.scheduleTools()
 }
 
-// podBehaviour returns how the pods of a template behave.
-func (k *Rollouts) podBehaviour(template map[string]any) cluster.PodBehaviour {
+// versionOfTemplate returns the version of a pod template, including those of Experiments, or nil.
+func (k *Rollouts) versionOfTemplate(template map[string]any) *actors.Version {
 	containers, _, _ := unstructured.NestedSlice(template, "spec", "containers")
 	for _, container := range actors.Items(containers) {
 		image, _ := container["image"].(string)
 		if _, v := k.versionOfImage(image); v != nil {
-			return v.Pods
+			return v
 		}
 	}
-	return actors.Healthy
+	return nil
 }
 
 // versionOfImage returns the version of an image, or nil.
 func (k *Rollouts) versionOfImage(image string) (*Release, *actors.Version) {
-	for _, r := range k.releases {
+	for _, r := range k.Releases {
 		if name, found := strings.CutPrefix(image, r.image("")); found {
 			return r, r.Known[name]
 		}
@@ -134,41 +125,27 @@ func (k *Rollouts) versionOfImage(image string) (*Release, *actors.Version) {
 	return nil, nil
 }
 
-// createRelease creates all objects of a release as a user.
-func (k *Rollouts) createRelease(r *Release) {
-	k.releases = append(k.releases, r)
-	k.world.Trace("%s: %s, %s", r.Key.Name, r.describePlan(), r.Current())
-	for _, object := range r.userObjects() {
-		k.userClient.Create(object)
+// clientRoute returns a release as seen by clients.
+func (r *Release) clientRoute() cluster.Route {
+	route := cluster.Route{Release: r.Key, Namespace: actors.Namespace, Provider: r.Provider, Apex: r.apex(), Primary: r.apex() + "-stable", Canary: r.apex() + "-canary"}
+	if services := r.pingPong(); services != nil {
+		route.Primary, route.Canary = services.PongService, services.PingService
 	}
-	k.userClient.Create(r.newRollout())
-}
-
-// routes returns the releases as seen by clients.
-func (k *Rollouts) routes() []cluster.Route {
-	routes := make([]cluster.Route, 0, len(k.releases))
-	for _, r := range k.releases {
-		route := cluster.Route{Release: r.Key, Namespace: actors.Namespace, Provider: r.Router, Apex: r.apex(), Primary: r.apex() + "-stable", Canary: r.apex() + "-canary"}
-		if services := r.pingPong(); services != nil {
-			route.Primary, route.Canary = services.PongService, services.PingService
-		}
-		if r.Spec.Strategy.BlueGreen != nil {
-			route.Primary, route.Canary = "", r.apex()+"-preview"
-		}
-		routes = append(routes, route)
+	if r.Spec.Strategy.BlueGreen != nil {
+		route.Primary, route.Canary = "", r.apex()+"-preview"
 	}
-	return routes
+	return route
 }
 
 // storedRollout returns a Rollout as stored by the API server, or nil. It must not be modified.
 func (k *Rollouts) storedRollout(key types.NamespacedName) *argov1.Rollout {
-	return actors.Typed[*argov1.Rollout](k.world, k.world.Server.Peek(rolloutKind, key))
+	return actors.Typed[*argov1.Rollout](k.World, k.World.Server.Peek(rolloutKind, key))
 }
 
 // versionOf returns the version whose pods have a hash, including pods of an Experiment, or nil.
 func (k *Rollouts) versionOf(hash string) (*Release, *actors.Version) {
-	for _, v := range k.world.Server.All(actors.ReplicaSetKind) {
-		if set := actors.Typed[*appsv1.ReplicaSet](k.world, v); set != nil && hash != "" && set.Labels[argov1.PodTemplateHashLabel] == hash {
+	for _, v := range k.World.Server.All(actors.ReplicaSetKind) {
+		if set := actors.Typed[*appsv1.ReplicaSet](k.World, v); set != nil && hash != "" && set.Labels[argov1.PodTemplateHashLabel] == hash {
 			return k.versionOfImage(set.Spec.Template.Spec.Containers[0].Image)
 		}
 	}

@@ -87,7 +87,7 @@ func (l secretTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, http.ErrNotSupported
 	}
 	read := l.drawReading(c.query)
-	l.world.Sleep(read.after)
+	l.World.Sleep(read.after)
 	sent := r.Header.Get("Authorization") + " at " + r.URL.String()
 	switch {
 	case c.scheduled(sim.LoseAnswer):
@@ -112,9 +112,9 @@ func response(r *http.Request, code int, body string) *http.Response {
 
 // withLogger returns a context with a logger that publishes its lines to the world, if a release has a secret.
 func (k *Rollouts) withLogger(ctx context.Context) context.Context {
-	for _, r := range k.releases {
+	for _, r := range k.Releases {
 		if r.secret {
-			return log.IntoContext(ctx, logr.New(worldLogSink{k.world, nil}))
+			return log.IntoContext(ctx, logr.New(worldLogSink{k.World, nil}))
 		}
 	}
 	return ctx

@@ -3,7 +3,6 @@ package rollout
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,27 +15,12 @@ import (
 	"github.com/serin-dev/serin/test/sim/actors"
 )
 
-// Quiesce implements sim.Kind.
-func (k *Rollouts) Quiesce(*sim.World) {
-	k.stopped = true
-	k.cluster.Quiesce()
-	if k.story == nil {
-		k.users.repair()
-	}
-}
-
-// CheckEnd implements sim.Kind.
-func (k *Rollouts) CheckEnd(w *sim.World) {
-	for _, i := range w.Instances() {
-		if p := k.processes[i]; p != nil && i.Alive() {
-			p.reportLeftovers(w)
-		}
-	}
-	k.oracle.Finish()
-}
-
 // reportLeftovers reports the state that a process retains of objects that are gone.
-func (p *process) reportLeftovers(w *sim.World) {
+func (k *Rollouts) reportLeftovers(i *sim.Instance) {
+	w, p := k.World, k.processes[i]
+	if p == nil {
+		return
+	}
 	for _, of := range []struct {
 		kind   schema.GroupKind
 		prefix string
@@ -50,28 +34,9 @@ func (p *process) reportLeftovers(w *sim.World) {
 	}
 }
 
-// Settled implements sim.Kind.
-func (k *Rollouts) Settled(w *sim.World) bool {
-	return k.inProgress(w) == "" && len(k.unsettledObjects(w)) == 0
-}
-
-// UnsettledReason implements sim.Kind.
-func (k *Rollouts) UnsettledReason(w *sim.World) string {
-	why := k.unsettledObjects(w)
-	if busy := k.inProgress(w); busy != "" {
-		why = append([]string{busy}, why...)
-	}
-	return strings.Join(why, "; ")
-}
-
-// inProgress describes an activity that has not ended, or returns "".
-func (k *Rollouts) inProgress(w *sim.World) string {
-	return actors.InProgress(w, k.users.Script, k.services.pending, k.cluster)
-}
-
 // unsettledObjects describes the objects that have neither ended nor wait for a user who will not act.
-func (k *Rollouts) unsettledObjects(w *sim.World) []string {
-	var unsettled []string
+func (k *Rollouts) unsettledObjects() []string {
+	w, unsettled := k.World, []string(nil)
 	for _, v := range w.Server.All(rolloutKind) {
 		if r := actors.Typed[*argov1.Rollout](w, v); r != nil {
 			if why := k.unsettledReason(r); why != "" {
@@ -98,15 +63,15 @@ func (k *Rollouts) unsettledReason(r *argov1.Rollout) string {
 	s := r.Status
 	text := "is" + statusText(r, "status")
 	switch {
-	case k.world.IsRequeued(keyOf(r)):
+	case k.World.IsRequeued(keyOf(r)):
 		return text + ", and is queued for reconciliation"
 	case r.DeletionTimestamp != nil, s.ObservedGeneration != fmt.Sprint(r.Generation):
 		return text + fmt.Sprintf(", of generation %s, and not %d", s.ObservedGeneration, r.Generation)
-	case overdue(s, k.world.Now()) != "":
-		return text + ", and its gate " + overdue(s, k.world.Now()) + " waits for a time that has passed, or is not set"
+	case overdue(s, k.World.Now()) != "":
+		return text + ", and its gate " + overdue(s, k.World.Now()) + " waits for a time that has passed, or is not set"
 	case s.Phase == argov1.RolloutPhaseHealthy, s.Phase == argov1.RolloutPhaseDegraded, waitsFor(s, release.ByUser):
 		return ""
-	case s.Phase == argov1.RolloutPhasePaused && prunesStatus(k.world): // such a status cannot report more
+	case s.Phase == argov1.RolloutPhasePaused && prunesStatus(k.World): // such a status cannot report more
 		return ""
 	default:
 		return text
@@ -140,16 +105,15 @@ func overdue(s argov1.RolloutStatus, now time.Time) string {
 	return ""
 }
 
-// SettleTimeout implements sim.Kind. It allows for the rest of one run, another run for changes made in the meantime, and one
-// that users start to repair a release.
-func (k *Rollouts) SettleTimeout(w *sim.World) time.Duration {
+// longestRun returns the maximum duration of one run of a Rollout.
+func (k *Rollouts) longestRun() time.Duration {
 	longest := time.Hour
-	for _, v := range w.Server.All(rolloutKind) {
-		if r := actors.Typed[*argov1.Rollout](w, v); r != nil {
+	for _, v := range k.World.Server.All(rolloutKind) {
+		if r := actors.Typed[*argov1.Rollout](k.World, v); r != nil {
 			longest = max(longest, maxRunDuration(&r.Spec))
 		}
 	}
-	return 3*longest + actors.LongestBackoff
+	return longest
 }
 
 // maxRunDuration returns the maximum duration of one run.

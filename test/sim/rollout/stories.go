@@ -191,20 +191,20 @@ func interruptions() []Story {
 		abortedWithoutRoom(),
 		{Name: "restart", Router: actors.NoRouter, Acts: []Act{
 			{When: isHealthy, After: 5 * time.Second, Do: func(p *users, r *Release) {
-				p.updateRollout("user", r.Key, func(o *argov1.Rollout) { o.Spec.RestartAt = new(metav1.NewTime(p.world.Now().Add(-time.Second))) })
+				p.updateRollout("user", r.Key, func(o *argov1.Rollout) { o.Spec.RestartAt = new(metav1.NewTime(p.World.Now().Add(-time.Second))) })
 			}},
 		}, End: argov1.RolloutPhaseHealthy, Version: "v1"},
 		{Name: "deletion while no process is running", Router: actors.Istio, Spec: withHeaderRoute(pauseStep(0)), Acts: []Act{
 			shipWhenHealthy(actors.GoodVersion),
 			{When: isPaused, After: 5 * time.Second, Do: func(p *users, r *Release) {
-				for _, process := range slices.Clone(p.world.Instances()) {
+				for _, process := range slices.Clone(p.World.Instances()) {
 					process.CrashAndRestart("killed by the node")
 				}
-				p.userClient.DeleteOf(r.Key, r.Key.Name, rolloutKind)
+				p.UserClient.DeleteOf(r.Key, r.Key.Name, rolloutKind)
 			}},
 		}},
 		{Name: "deletion", Router: actors.Istio, Acts: []Act{
-			{When: isHealthy, After: 5 * time.Second, Do: func(p *users, r *Release) { p.userClient.DeleteOf(r.Key, r.Key.Name, rolloutKind) }},
+			{When: isHealthy, After: 5 * time.Second, Do: func(p *users, r *Release) { p.UserClient.DeleteOf(r.Key, r.Key.Name, rolloutKind) }},
 		}},
 	}
 }
@@ -228,12 +228,12 @@ func abortedWithoutRoom() Story {
 		}, Acts: []Act{
 			shipWhenHealthy(actors.GoodVersion),
 			{When: isPaused, After: 2 * time.Second, Do: func(p *users, r *Release) {
-				p.cluster.LimitRoom(0)
+				p.Cluster.LimitRoom(0)
 				p.updateRollout("user", r.Key, func(o *argov1.Rollout) { o.Spec.Replicas = new(int32(8)) })
 			}},
 			{After: 5 * time.Second, Do: func(p *users, r *Release) { p.abort(r.Key) }},
-			{When: isAborted, After: 10 * time.Second, Do: func(p *users, _ *Release) { p.cluster.LimitRoom(1) }},
-			{After: 20 * time.Second, Do: func(p *users, _ *Release) { p.cluster.RestoreRoom() }},
+			{When: isAborted, After: 10 * time.Second, Do: func(p *users, _ *Release) { p.Cluster.LimitRoom(1) }},
+			{After: 20 * time.Second, Do: func(p *users, _ *Release) { p.Cluster.RestoreRoom() }},
 		}, End: argov1.RolloutPhaseDegraded, Version: "v1",
 	}
 }

@@ -45,7 +45,7 @@ func pingPongStories() []Story {
 			{When: hasHalfTheWeight, After: 5 * time.Second, Do: func(p *users, r *Release) { p.ship(r, r.Add(actors.GoodVersion)) }},
 		}, End: argov1.RolloutPhaseHealthy, Version: "v3"},
 		{Name: "by subsets, deletion", Router: actors.Istio, Extra: subsetsAlone, Acts: []Act{
-			{When: isHealthy, After: 5 * time.Second, Do: func(p *users, r *Release) { p.userClient.DeleteOf(r.Key, r.Key.Name, rolloutKind) }},
+			{When: isHealthy, After: 5 * time.Second, Do: func(p *users, r *Release) { p.UserClient.DeleteOf(r.Key, r.Key.Name, rolloutKind) }},
 		}},
 	}
 }

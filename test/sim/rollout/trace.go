@@ -17,17 +17,17 @@ import (
 func (k *Rollouts) describeWrite(e *store.Event) string {
 	switch e.Kind {
 	case rolloutKind:
-		return statusText(actors.Typed[*argov1.Rollout](k.world, e.New), e.Subresource)
+		return statusText(actors.Typed[*argov1.Rollout](k.World, e.New), e.Subresource)
 	case actors.ReplicaSetKind:
-		set := actors.Typed[*appsv1.ReplicaSet](k.world, e.New)
+		set := actors.Typed[*appsv1.ReplicaSet](k.World, e.New)
 		return fmt.Sprintf(" replicas=%d version=%s deadline=%s", *set.Spec.Replicas, set.Spec.Template.Labels["version"], set.Annotations[argov1.ScaleDownDeadlineAnnotation])
 	case actors.ServiceKind:
-		return fmt.Sprintf(" selector=%v", actors.Typed[*corev1.Service](k.world, e.New).Spec.Selector)
+		return fmt.Sprintf(" selector=%v", actors.Typed[*corev1.Service](k.World, e.New).Spec.Selector)
 	case runKind:
-		run := actors.Typed[*argov1.AnalysisRun](k.world, e.New)
+		run := actors.Typed[*argov1.AnalysisRun](k.World, e.New)
 		return fmt.Sprintf(" %s terminate=%t", run.Status.Phase, run.Spec.Terminate)
 	case experimentKind:
-		experiment := actors.Typed[*argov1.Experiment](k.world, e.New)
+		experiment := actors.Typed[*argov1.Experiment](k.World, e.New)
 		return fmt.Sprintf(" %s terminate=%t", experiment.Status.Phase, experiment.Spec.Terminate)
 	case actors.DestinationRuleKind:
 		return " subsets=" + subsetsText(e.New)

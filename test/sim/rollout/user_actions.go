@@ -24,7 +24,7 @@ import (
 func (u *users) ship(r *Release, v *actors.Version) {
 	r.Shipped = append(r.Shipped, v.Name)
 	if u.updateTemplate("user", r, func(t *corev1.PodTemplateSpec) { *t = r.podTemplate(v) }) {
-		u.userClient.TraceAction(r.Key, "ship %s", v)
+		u.UserClient.TraceAction(r.Key, "ship %s", v)
 	}
 }
 
@@ -37,7 +37,7 @@ func (u *users) editTemplate(r *Release, s *sim.Stream) {
 		if u.updateTemplate("user", r, func(t *corev1.PodTemplateSpec) {
 			metav1.SetMetaDataAnnotation(&t.ObjectMeta, "example.com/built", stamp)
 		}) {
-			u.userClient.TraceAction(r.Key, "build the version again")
+			u.UserClient.TraceAction(r.Key, "build the version again")
 		}
 	default:
 		u.ship(r, r.Add(v))
@@ -46,7 +46,7 @@ func (u *users) editTemplate(r *Release, s *sim.Stream) {
 
 // editSpec changes the plan.
 func (u *users) editSpec(r *Release, s *sim.Stream) {
-	which, steps, back := s.Int(0, 7), drawSteps(s, r.Router), s.Between(30*time.Second, 4*time.Minute)
+	which, steps, back := s.Int(0, 7), drawSteps(s, r.Provider), s.Between(30*time.Second, 4*time.Minute)
 	seconds, replicas := int32(s.Int(0, 60)), int32(s.Int(1, 4))
 	what := ""
 	changed := u.updateRollout("user", r.Key, func(o *argov1.Rollout) {
@@ -70,7 +70,7 @@ func (u *users) editSpec(r *Release, s *sim.Stream) {
 		}
 	})
 	if changed {
-		u.userClient.TraceAction(r.Key, "%s", what)
+		u.UserClient.TraceAction(r.Key, "%s", what)
 	}
 }
 
@@ -82,14 +82,14 @@ func (u *users) restoreStrategy(r *Release) {
 		}
 	})
 	if changed {
-		u.userClient.TraceAction(r.Key, "restore the strategy")
+		u.UserClient.TraceAction(r.Key, "restore the strategy")
 	}
 }
 
 func (u *users) scale(r *Release, s *sim.Stream) {
 	replicas := sim.Pick(s, int32(0), 1, 2, 3, 4, 5)
 	if u.updateRollout("user", r.Key, func(o *argov1.Rollout) { o.Spec.Replicas = &replicas }) {
-		u.userClient.TraceAction(r.Key, "scale to %d", replicas)
+		u.UserClient.TraceAction(r.Key, "scale to %d", replicas)
 	}
 }
 
@@ -107,13 +107,13 @@ func (u *users) command(r *Release, s *sim.Stream) {
 		u.retry(r.Key)
 	case 5:
 		if u.updateRollout("user", r.Key, func(o *argov1.Rollout) { o.Spec.Paused = true }) {
-			u.userClient.TraceAction(r.Key, "pause")
+			u.UserClient.TraceAction(r.Key, "pause")
 			u.After(back, func() { u.resume(r.Key) })
 		}
 	case 6:
-		at := metav1.NewTime(u.world.Now().Add(away))
+		at := metav1.NewTime(u.World.Now().Add(away))
 		if u.updateRollout("user", r.Key, func(o *argov1.Rollout) { o.Spec.RestartAt = &at }) {
-			u.userClient.TraceAction(r.Key, "restart at %s", at.UTC().Format(time.TimeOnly))
+			u.UserClient.TraceAction(r.Key, "restart at %s", at.UTC().Format(time.TimeOnly))
 		}
 	default: // undo: the template of a previous ReplicaSet
 		u.undo(r, s)
@@ -122,7 +122,7 @@ func (u *users) command(r *Release, s *sim.Stream) {
 
 func (u *users) resume(key types.NamespacedName) {
 	if u.updateRollout("user", key, func(o *argov1.Rollout) { o.Spec.Paused = false }) {
-		u.userClient.TraceAction(key, "resume")
+		u.UserClient.TraceAction(key, "resume")
 	}
 }
 
@@ -142,34 +142,34 @@ func (u *users) promote(key types.NamespacedName) {
 		patch = fmt.Sprintf(`{"status":{"pauseConditions":null,"currentStepIndex":%d}}`, *index+1)
 	}
 	if u.patchStatus(key, patch) {
-		u.userClient.TraceAction(key, "promote")
+		u.UserClient.TraceAction(key, "promote")
 	}
 }
 
 func (u *users) promoteFull(key types.NamespacedName) {
 	object := u.storedRollout(key)
 	if object != nil && object.Status.CurrentPodHash != object.Status.StableRS && u.patchStatus(key, `{"status":{"promoteFull":true}}`) {
-		u.userClient.TraceAction(key, "promote at once")
+		u.UserClient.TraceAction(key, "promote at once")
 	}
 }
 
 func (u *users) abort(key types.NamespacedName) {
 	if u.patchStatus(key, `{"status":{"abort":true}}`) {
-		u.userClient.TraceAction(key, "abort")
+		u.UserClient.TraceAction(key, "abort")
 	}
 }
 
 func (u *users) retry(key types.NamespacedName) {
 	if object := u.storedRollout(key); object != nil && object.Status.Abort && u.patchStatus(key, `{"status":{"abort":false}}`) {
-		u.userClient.TraceAction(key, "retry")
+		u.UserClient.TraceAction(key, "retry")
 	}
 }
 
 // undo restores the template of a previous ReplicaSet.
 func (u *users) undo(r *Release, s *sim.Stream) {
 	var sets []*appsv1.ReplicaSet
-	for _, v := range u.world.Server.All(actors.ReplicaSetKind) {
-		set := actors.Typed[*appsv1.ReplicaSet](u.world, v)
+	for _, v := range u.World.Server.All(actors.ReplicaSetKind) {
+		set := actors.Typed[*appsv1.ReplicaSet](u.World, v)
 		if kind, name := controllerOf(set); kind == argov1.RolloutKind && name == r.Key.Name {
 			sets = append(sets, set)
 		}
@@ -187,7 +187,7 @@ func (u *users) undo(r *Release, s *sim.Stream) {
 	delete(template.Labels, "role") // a label of the pods, not of the template
 	if u.updateTemplate("user", r, func(t *corev1.PodTemplateSpec) { *t = template }) {
 		r.Shipped = append(r.Shipped, v.Name)
-		u.userClient.TraceAction(r.Key, "undo to %s", v)
+		u.UserClient.TraceAction(r.Key, "undo to %s", v)
 	}
 }
 
@@ -197,11 +197,11 @@ func (u *users) deleteRelease(r *Release, s *sim.Stream) {
 	if object == nil {
 		return
 	}
-	if err := u.user.Delete(context.Background(), object.DeepCopy(), propagation(orphans)); err != nil {
-		u.world.Trace("the API server rejects the deletion of Rollout %s: %v", r.Key.Name, err)
+	if err := u.User.Delete(context.Background(), object.DeepCopy(), propagation(orphans)); err != nil {
+		u.World.Trace("the API server rejects the deletion of Rollout %s: %v", r.Key.Name, err)
 		return
 	}
-	u.userClient.TraceAction(r.Key, "delete the Rollout, orphans %t", orphans)
+	u.UserClient.TraceAction(r.Key, "delete the Rollout, orphans %t", orphans)
 	if orphans {
 		u.endAnalyses(r, false)
 		u.After(time.Minute, func() { u.endAnalyses(r, true) }) // a reconciliation that began before may have created another one
@@ -214,29 +214,29 @@ func (u *users) deleteRelease(r *Release, s *sim.Stream) {
 // recreateRollout creates a deleted Rollout again.
 func (u *users) recreateRollout(r *Release) {
 	if u.storedRollout(r.Key) == nil {
-		u.userClient.Create(r.newRollout())
-		u.userClient.TraceAction(r.Key, "recreate the Rollout with %s", r.Current())
+		u.UserClient.Create(r.newRollout())
+		u.UserClient.TraceAction(r.Key, "recreate the Rollout with %s", r.Current())
 	}
 }
 
 func (u *users) deleteReplicaSet(r *Release, s *sim.Stream) {
 	var names []string
-	for _, v := range u.world.Server.All(actors.ReplicaSetKind) {
+	for _, v := range u.World.Server.All(actors.ReplicaSetKind) {
 		if actors.Labels(v.Content())["app"] == r.Key.Name {
 			names = append(names, v.Key().Name)
 		}
 	}
 	if len(names) > 0 {
-		u.userClient.DeleteOf(r.Key, sim.Pick(s, names...), actors.ReplicaSetKind)
+		u.UserClient.DeleteOf(r.Key, sim.Pick(s, names...), actors.ReplicaSetKind)
 	}
 }
 
 // endAnalyses terminates AnalysisRuns and Experiments that have lost their owner, or will soon lose it.
 func (u *users) endAnalyses(r *Release, already bool) {
 	for _, kind := range []schema.GroupKind{experimentKind, runKind} {
-		for _, v := range u.world.Server.All(kind) {
+		for _, v := range u.World.Server.All(kind) {
 			if strings.HasPrefix(v.Key().Name, r.Key.Name+"-") && (!already || metav1.GetControllerOfNoCopy(v.Meta()) == nil) {
-				u.userClient.Write("user", v.Key().Name, kind, terminate)
+				u.UserClient.Write("user", v.Key().Name, kind, terminate)
 			}
 		}
 	}
@@ -253,7 +253,7 @@ func (r *Release) serviceNames() []string {
 		return []string{r.apex(), r.apex() + "-preview"}
 	case r.pingPong() != nil:
 		return []string{r.pingPong().PongService, r.pingPong().PingService}
-	case r.Router == actors.NoRouter, r.Spec.Strategy.Canary.StableService == "":
+	case r.Provider == actors.NoRouter, r.Spec.Strategy.Canary.StableService == "":
 		return []string{r.apex()}
 	default:
 		return []string{r.apex() + "-stable", r.apex() + "-canary"}
@@ -262,7 +262,7 @@ func (r *Release) serviceNames() []string {
 
 func (u *users) deleteService(r *Release, s *sim.Stream) {
 	name, back := sim.Pick(s, r.serviceNames()...), s.Between(5*time.Second, 3*time.Minute)
-	if u.userClient.DeleteOf(r.Key, name, actors.ServiceKind) {
+	if u.UserClient.DeleteOf(r.Key, name, actors.ServiceKind) {
 		u.After(back, func() { u.recreateObjects(r) })
 	}
 }
@@ -270,10 +270,10 @@ func (u *users) deleteService(r *Release, s *sim.Stream) {
 // editService removes Serin's selector from a Service, like a tool that applies its own copy.
 func (u *users) editService(r *Release, s *sim.Stream) {
 	name := sim.Pick(s, r.serviceNames()...)
-	if u.userClient.Write("user", name, actors.ServiceKind, func(o map[string]any) bool {
+	if u.UserClient.Write("user", name, actors.ServiceKind, func(o map[string]any) bool {
 		return unstructured.SetNestedField(o, map[string]any{"app": r.Key.Name}, "spec", "selector") == nil
 	}) {
-		u.userClient.TraceAction(r.Key, "write the selector of Service %s", name)
+		u.UserClient.TraceAction(r.Key, "write the selector of Service %s", name)
 	}
 }
 
@@ -289,7 +289,7 @@ func (u *users) isCanary(r *Release) func(map[string]any) bool {
 
 func (u *users) deleteRoute(r *Release, s *sim.Stream) {
 	back := s.Between(5*time.Second, 3*time.Minute)
-	if kind, ok := actors.RouteKind(r.Router); ok && u.userClient.DeleteOf(r.Key, r.apex(), kind) {
+	if u.UserClient.DeleteRoute(r.Key, r.apex(), r.Provider) {
 		u.After(back, func() { u.recreateObjects(r) })
 	}
 }
@@ -298,7 +298,7 @@ func (u *users) deleteRoute(r *Release, s *sim.Stream) {
 func (u *users) deleteAnalysis(r *Release, s *sim.Stream) {
 	kind, ends := sim.Pick(s, runKind, runKind, experimentKind), s.Chance(0.5)
 	var names []string
-	for _, v := range u.world.Server.All(kind) {
+	for _, v := range u.World.Server.All(kind) {
 		names = append(names, v.Key().Name)
 	}
 	if len(names) == 0 {
@@ -306,11 +306,11 @@ func (u *users) deleteAnalysis(r *Release, s *sim.Stream) {
 	}
 	name := sim.Pick(s, names...)
 	if !ends {
-		u.userClient.DeleteOf(r.Key, name, kind)
+		u.UserClient.DeleteOf(r.Key, name, kind)
 		return
 	}
-	if u.userClient.Write("user", name, kind, terminate) {
-		u.userClient.TraceAction(r.Key, "end %s %s", kind.Kind, name)
+	if u.UserClient.Write("user", name, kind, terminate) {
+		u.UserClient.TraceAction(r.Key, "end %s %s", kind.Kind, name)
 	}
 }
 
@@ -338,7 +338,7 @@ func (u *users) writeInvalidStatus(r *Release, s *sim.Stream) {
 	}
 	text, err := json.Marshal(map[string]any{"status": patch})
 	if err == nil && u.patchStatus(r.Key, string(text)) {
-		u.userClient.TraceAction(r.Key, "write %s", text)
+		u.UserClient.TraceAction(r.Key, "write %s", text)
 	}
 }
 
@@ -346,12 +346,12 @@ func (u *users) writeInvalidStatus(r *Release, s *sim.Stream) {
 func (u *users) swapStrategy(r *Release, s *sim.Stream) {
 	other, back := drawStrategy(s, r), s.Between(time.Minute, 6*time.Minute)
 	if u.updateRollout("user", r.Key, func(o *argov1.Rollout) { o.Spec.Strategy = other }) {
-		u.userClient.TraceAction(r.Key, "change the strategy")
+		u.UserClient.TraceAction(r.Key, "change the strategy")
 	}
 	if s.Chance(0.5) {
 		u.After(back, func() {
 			if u.updateRollout("user", r.Key, func(o *argov1.Rollout) { o.Spec.Strategy = *r.Spec.Strategy.DeepCopy() }) {
-				u.userClient.TraceAction(r.Key, "restore the strategy")
+				u.UserClient.TraceAction(r.Key, "restore the strategy")
 			}
 		})
 	}

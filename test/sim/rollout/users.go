@@ -12,7 +12,6 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/actors"
-	"github.com/serin-dev/serin/test/sim/cluster"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -47,7 +46,7 @@ var actions = []actors.Action[*users, *Release]{
 	{Class: EditService, Do: (*users).editService},
 	{Class: actors.DeleteRoute, Do: (*users).deleteRoute},
 	{Class: actors.EditRouteWeights, Do: func(p *users, r *Release, s *sim.Stream) {
-		p.userClient.EditRouteWeights(r.Key, r.apex(), r.Router, p.isCanary(r), s)
+		p.UserClient.EditRouteWeights(r.Key, r.apex(), r.Provider, p.isCanary(r), s)
 	}},
 	{Class: DeleteJudge, Do: (*users).deleteAnalysis},
 	{Class: actors.NonsenseStatus, Do: (*users).writeInvalidStatus},
@@ -57,25 +56,6 @@ var actions = []actors.Action[*users, *Release]{
 	{Class: EditReference, Do: (*users).editReference},
 }
 
-// Classes are the classes of faults that this kind of release adds to those of the engine.
-var Classes = slices.Concat(actors.MetricFaults, jobFaults, []sim.FaultClass{actors.GitOps, Scaler}, actors.ActionClasses(actions), cluster.Classes(), []sim.FaultClass{cluster.NoRoom})
-
-// schedule schedules the actions of users in this run.
-func (u *users) schedule() {
-	for _, r := range u.releases {
-		actors.ShippingPlan{
-			World: u.world, Name: r.Key.Name, MaxVersions: 4, MinInterval: time.Minute, MaxInterval: 10 * time.Minute,
-			Draw: func(s *sim.Stream) func() {
-				v := actors.DrawVersion(s, 0.65, 0)
-				return func() { u.ship(r, r.Add(v)) }
-			},
-			Stopped: func() bool { return u.stopped },
-		}.Schedule()
-	}
-	u.scheduleConflicts()
-	actors.ScheduleActions(u.world, u, actions, func() []*Release { return u.releases })
-}
-
 // observe receives every event.
 func (u *users) observe(event any) {
 	written, ok := event.(sim.ObjectWritten)
@@ -83,7 +63,7 @@ func (u *users) observe(event any) {
 		return
 	}
 	if u.story == nil && written.Type != store.Deleted {
-		object := actors.Typed[*argov1.Rollout](u.world, written.New)
+		object := actors.Typed[*argov1.Rollout](u.World, written.New)
 		u.endPauses(object)
 		u.replaceStuck(object)
 	}
@@ -102,7 +82,7 @@ func (u *users) endPauses(object *argov1.Rollout) {
 			u.noticedPauses = map[string]bool{}
 		}
 		u.noticedPauses[id] = true
-		s := u.world.Draws.Stream(fmt.Sprintf("pause/%s/%d", object.Name, len(u.noticedPauses)))
+		s := u.World.Draws.Stream(fmt.Sprintf("pause/%s/%d", object.Name, len(u.noticedPauses)))
 		after, aborts, ignores := s.Between(20*time.Second, 4*time.Minute), s.Chance(0.2), s.Chance(0.15)
 		u.After(after, func() {
 			if ignores && !u.hasBackgroundAnalysis(keyOf(object)) {
@@ -118,8 +98,8 @@ func (u *users) endPauses(object *argov1.Rollout) {
 // fully. This is repeated after each change of the spec, because a change of the strategy revokes the promotion.
 func (u *users) replaceStuck(object *argov1.Rollout) {
 	key := keyOf(object)
-	for _, r := range u.releases {
-		if r.Key != key || !u.stopped || !u.hasBackgroundAnalysis(key) || object.Status.Phase != argov1.RolloutPhaseDegraded {
+	for _, r := range u.Releases {
+		if r.Key != key || !u.Stopped || !u.hasBackgroundAnalysis(key) || object.Status.Phase != argov1.RolloutPhaseDegraded {
 			continue
 		}
 		stuck, id := u.stuckRevisions[key], object.Status.CurrentPodHash
@@ -172,8 +152,8 @@ func (k *Rollouts) updateRollout(actor string, key types.NamespacedName, change 
 	}
 	after := object.DeepCopy()
 	change(after)
-	if err := k.world.Server.Client(actor).Update(context.Background(), after); err != nil {
-		k.world.Trace("the API server rejects a change of Rollout %s: %v", key.Name, err)
+	if err := k.World.Server.Client(actor).Update(context.Background(), after); err != nil {
+		k.World.Trace("the API server rejects a change of Rollout %s: %v", key.Name, err)
 		return false
 	}
 	return after.ResourceVersion != object.ResourceVersion
@@ -187,8 +167,8 @@ func (k *Rollouts) patchStatus(key types.NamespacedName, patch string) bool {
 	}
 	into := &argov1.Rollout{}
 	into.Namespace, into.Name = key.Namespace, key.Name
-	if err := k.user.Status().Patch(context.Background(), into, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-		k.world.Trace("the API server rejects a change of Rollout %s: %v", key.Name, err)
+	if err := k.User.Status().Patch(context.Background(), into, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		k.World.Trace("the API server rejects a change of Rollout %s: %v", key.Name, err)
 		return false
 	}
 	return into.ResourceVersion != object.ResourceVersion
@@ -198,8 +178,8 @@ func (k *Rollouts) patchStatus(key types.NamespacedName, patch string) bool {
 // release has to report what it waits for.
 func (u *users) repair() {
 	u.deleteHangingJobs()
-	for _, r := range u.releases {
-		s := u.world.Draws.Stream("mend/" + r.Key.Name)
+	for _, r := range u.Releases {
+		s := u.World.Draws.Stream("mend/" + r.Key.Name)
 		resume, valid := s.Chance(0.8), s.Chance(0.8)
 		object := u.storedRollout(r.Key)
 		if object == nil {
@@ -222,10 +202,10 @@ func (u *users) repair() {
 // recreateObjects recreates missing objects of a release.
 func (u *users) recreateObjects(r *Release) {
 	for _, object := range r.userObjects() {
-		gvk, err := u.user.GroupVersionKindFor(object)
-		if err == nil && u.world.Server.Peek(gvk.GroupKind(), keyOf(object)) == nil {
-			u.userClient.Create(object)
-			u.userClient.TraceAction(r.Key, "recreate %s %s", gvk.Kind, object.GetName())
+		gvk, err := u.User.GroupVersionKindFor(object)
+		if err == nil && u.World.Server.Peek(gvk.GroupKind(), keyOf(object)) == nil {
+			u.UserClient.Create(object)
+			u.UserClient.TraceAction(r.Key, "recreate %s %s", gvk.Kind, object.GetName())
 		}
 	}
 }

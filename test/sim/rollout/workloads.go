@@ -48,14 +48,14 @@ func (k *Rollouts) updateTemplate(actor string, r *Release, change func(*corev1.
 	if r.workload() == "" {
 		return k.updateRollout(actor, r.Key, func(o *argov1.Rollout) { change(&o.Spec.Template) })
 	}
-	deployment := actors.Typed[*appsv1.Deployment](k.world, k.world.Server.Peek(actors.DeploymentKind, keyNamed(r.workload())))
+	deployment := actors.Typed[*appsv1.Deployment](k.World, k.World.Server.Peek(actors.DeploymentKind, keyNamed(r.workload())))
 	if deployment == nil {
 		return false
 	}
 	after := deployment.DeepCopy()
 	change(&after.Spec.Template)
-	if err := k.world.Server.Client(actor).Update(context.Background(), after); err != nil {
-		k.world.Trace("the API server rejects a change of Deployment %s: %v", after.Name, err)
+	if err := k.World.Server.Client(actor).Update(context.Background(), after); err != nil {
+		k.World.Trace("the API server rejects a change of Deployment %s: %v", after.Name, err)
 		return false
 	}
 	return after.ResourceVersion != deployment.ResourceVersion
@@ -83,13 +83,13 @@ func (u *users) switchScaleDown(r *Release, to argov1.ScaleDown) {
 		}
 	})
 	if changed {
-		u.userClient.TraceAction(r.Key, "switch scaleDown to %s", to)
+		u.UserClient.TraceAction(r.Key, "switch scaleDown to %s", to)
 	}
 }
 
 // removeReference replaces the reference by the template of the Deployment.
 func (u *users) removeReference(r *Release) {
-	deployment := actors.Typed[*appsv1.Deployment](u.world, u.world.Server.Peek(actors.DeploymentKind, keyNamed(r.workload())))
+	deployment := actors.Typed[*appsv1.Deployment](u.World, u.World.Server.Peek(actors.DeploymentKind, keyNamed(r.workload())))
 	if deployment == nil {
 		return
 	}
@@ -98,7 +98,7 @@ func (u *users) removeReference(r *Release) {
 	})
 	if changed {
 		r.Spec.WorkloadRef, r.Spec.Selector = nil, deployment.Spec.Selector.DeepCopy()
-		u.userClient.TraceAction(r.Key, "remove the reference to Deployment %s", deployment.Name)
+		u.UserClient.TraceAction(r.Key, "remove the reference to Deployment %s", deployment.Name)
 	}
 }
 
@@ -109,7 +109,7 @@ func workloadStories() []Story {
 		return Story{Name: "template of a Deployment, " + name, Router: actors.NoRouter, Extra: referenceDeployment(argov1.ScaleDownOnSuccess), Acts: append([]Act{shipWhenHealthy(actors.GoodVersion)}, acts...)}
 	}
 	healthy := func(do func(*users, *Release)) Act { return Act{When: isHealthy, After: 5 * time.Second, Do: do} }
-	deletion := healthy(func(p *users, r *Release) { p.userClient.DeleteOf(r.Key, r.Key.Name, rolloutKind) })
+	deletion := healthy(func(p *users, r *Release) { p.UserClient.DeleteOf(r.Key, r.Key.Name, rolloutKind) })
 	removed := story("reference removed", healthy((*users).removeReference))
 	removed.End, removed.Version = argov1.RolloutPhaseHealthy, "v2"
 	return []Story{

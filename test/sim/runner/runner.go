@@ -30,17 +30,16 @@ const (
 // APIs are all simulated APIs.
 var APIs = []string{Canary, Rollout}
 
-// api describes the runs of one API. Its definitions are compileOnce once and shared by all runs.
+// api describes the runs of one API. Its definitions are compiled once and shared by all runs.
 type api struct {
+	actors.API
+
 	definitions func() *store.Definitions
-	classes     []sim.FaultClass
-	drawn       func() []sim.Kind
-	stories     func() []actors.Story
 }
 
 var apis = map[string]api{
-	Canary:  {compileOnce(canary.Definitions), canary.Classes, canary.New, canary.FixedStories},
-	Rollout: {compileOnce(rollout.Definitions), rollout.Classes, rollout.New, rollout.FixedStories},
+	Canary:  {canary.API, compileOnce(canary.API.Definitions)},
+	Rollout: {rollout.API, compileOnce(rollout.API.Definitions)},
 }
 
 func compileOnce(read func(context.Context) (*store.Definitions, error)) func() *store.Definitions {
@@ -56,7 +55,7 @@ func compileOnce(read func(context.Context) (*store.Definitions, error)) func() 
 var scheme = sync.OnceValue(operator.Scheme)
 
 func (a api) options(seed uint64) sim.Options {
-	return sim.Options{Seed: seed, Definitions: a.definitions(), Scheme: scheme(), Classes: a.classes}
+	return sim.Options{Seed: seed, Definitions: a.definitions(), Scheme: scheme(), Classes: a.Classes}
 }
 
 // Selection selects a simulation run.
@@ -88,13 +87,13 @@ func Run(selection Selection) sim.Result {
 			o.Only[name] = true
 		}
 	}
-	return sim.Run(o, a.drawn()...)
+	return sim.Run(o, a.Drawn()...)
 }
 
 // Stories returns the names of the fixed stories of an API.
 func Stories(api string) []string {
 	var names []string
-	for _, story := range apis[api].stories() {
+	for _, story := range apis[api].Stories() {
 		names = append(names, story.Name)
 	}
 	return names
@@ -103,7 +102,7 @@ func Stories(api string) []string {
 // RunStory executes a fixed story, without any faults except for the scheduled ones.
 func RunStory(api, name string, faults ...sim.ScheduledFault) sim.Result {
 	a := apis[api]
-	stories := a.stories()
+	stories := a.Stories()
 	i := slices.IndexFunc(stories, func(s actors.Story) bool { return s.Name == name })
 	if i < 0 {
 		panic("no story " + name) // a programming error
