@@ -1,6 +1,10 @@
-// Package actors contains what all kinds of releases share in the simulator: the client of users and tools, their recurring
-// actions, the script of a story, versions and how their pods behave, the faults of external services, the events and logs of a
-// process, and the comparison of final states.
+// Package actors contains what all kinds of releases share in the simulator: the frame of a kind, which creates its releases and
+// decides when a run has settled; the client of users and tools, their recurring actions, and the script of a story; versions
+// and how their pods behave; the delivery of queries, and the faults of external services; the events and logs of a process; and
+// the comparison of final states.
+//
+// A kind of release embeds a Frame and sets its Terms. It adds the actions of users, the external services and the production
+// controllers of its API.
 //
 // It must not know any kind of release. It draws from random streams whose names are part of the meaning of a seed.
 package actors
@@ -10,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -160,6 +165,14 @@ func SetCanaryWeight(content map[string]any, canary func(destination map[string]
 func Labels(object map[string]any) map[string]string {
 	labels, _, _ := unstructured.NestedStringMap(object, "metadata", "labels")
 	return labels
+}
+
+// ControllerOf returns the owner that controls an object, or an empty reference.
+func ControllerOf(meta metav1.Object) metav1.OwnerReference {
+	if owner := metav1.GetControllerOfNoCopy(meta); owner != nil {
+		return *owner
+	}
+	return metav1.OwnerReference{}
 }
 
 // The kinds of Kubernetes, Istio and the Gateway API that releases consist of.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,6 +30,11 @@ func NewRelease(name, provider string) Release {
 	return Release{Versions: NewVersions(), Key: types.NamespacedName{Namespace: Namespace, Name: name}, Provider: provider}
 }
 
+// Image returns the image of a version.
+func (r *Release) Image(version string) string {
+	return "registry.example/" + r.Key.Name + ":" + version
+}
+
 // Common returns what releases of all APIs have in common.
 func (r *Release) Common() *Release { return r }
 
@@ -42,8 +48,6 @@ type Terms[R AnyRelease] struct {
 	Describe func(R) string
 	Objects  func(R) []client.Object
 	Route    func(R) cluster.Route
-	// VersionOf returns the version of a pod template, or nil if it has none.
-	VersionOf func(template map[string]any) *Version
 	// DescribeWrite describes the content of a write for the trace.
 	DescribeWrite func(*store.Event) string
 
@@ -107,10 +111,25 @@ func (f *Frame[R]) routes() []cluster.Route {
 
 // PodBehaviour returns how the pods of a template behave.
 func (f *Frame[R]) PodBehaviour(template map[string]any) cluster.PodBehaviour {
-	if v := f.VersionOf(template); v != nil {
-		return v.Pods
+	containers, _, _ := unstructured.NestedFieldNoCopy(template, "spec", "containers")
+	for _, container := range Items(containers) {
+		image, _ := container["image"].(string)
+		if _, v := f.VersionOfImage(image); v != nil {
+			return v.Pods
+		}
 	}
 	return Healthy
+}
+
+// VersionOfImage returns the version of an image and its release, or nil.
+func (f *Frame[R]) VersionOfImage(image string) (R, *Version) {
+	for _, r := range f.Releases {
+		if name, found := strings.CutPrefix(image, r.Common().Image("")); found {
+			return r, r.Common().Known[name]
+		}
+	}
+	var none R
+	return none, nil
 }
 
 // DrawReleases draws the releases of a run and creates them. A run has one of the given numbers of releases, with the first of

@@ -32,7 +32,8 @@ type gitOpsTool struct {
 }
 
 // ScheduleGitOps starts the GitOps tool of a release, if the run has such tools. It compares the objects at one of the given
-// intervals, or after each change of a managed object if the interval is zero, and writes all fields that differ from its copies.
+// intervals, and writes all fields that differ from its copies. If the interval is zero, it compares them after each change of an
+// object of which it has a copy, as manages reports.
 func (f *Frame[R]) ScheduleGitOps(r R, intervals []time.Duration, write func(R, Copies), manages func(R, Copies, schema.GroupKind, string) bool) {
 	if !f.World.Faults.Has(GitOps) {
 		return

@@ -40,11 +40,10 @@ type Call struct {
 
 	// Scheduled reports whether a failure is scheduled for this query.
 	Scheduled func(sim.Failure) bool
-	// Describe describes an answer for the trace, in the line about this query.
+	// Describe describes an answer to this query for the trace.
 	Describe func(release.Answer) string
-	// Then runs what follows an answer.
-	Then func(func())
-	// Flush sends what the process has queued in the meantime.
+	// Then executes an action after an answer, in which the process sends what it has queued (Flush), or crashes.
+	Then  func(action func())
 	Flush func()
 
 	services *Services

@@ -8,7 +8,6 @@ package canary
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -55,7 +54,7 @@ var API = actors.NewAPI(store.Serin, slices.Concat(
 // Populate implements sim.Kind.
 func (k *Canaries) Populate(w *sim.World) {
 	l := newLedger(w, drainDelay)
-	checks := oracle.New(w, l, l.invariants())
+	checks := oracle.New(w, l, Invariants, l.checkers())
 	k.Frame = actors.NewFrame[*Release](w, k.story != nil)
 	k.routers, k.settings = (&operator.Flags{}).Routers(), settingsOf(actors.NoRouter)
 	k.services = &externalServices{Canaries: k, gates: map[string]*gate{}}
@@ -72,7 +71,7 @@ func (k *Canaries) Populate(w *sim.World) {
 		Route: func(r *Release) cluster.Route {
 			return cluster.Route{Release: r.Key, Namespace: actors.Namespace, Provider: r.Provider, Apex: r.Apex, Primary: r.Apex + "-primary", Canary: r.Apex + "-canary"}
 		},
-		VersionOf: k.versionOfTemplate, DescribeWrite: describeWrite, Repair: k.users.repair, Unsettled: k.unsettledCanaries, LongestRun: k.longestRun,
+		DescribeWrite: describeWrite, Repair: k.users.repair, Unsettled: k.unsettledCanaries, LongestRun: k.longestRun,
 		ReportLeftovers: k.reportLeftovers, Finish: checks.Finish,
 		FinalKinds: []schema.GroupKind{canaryKind}, Normalize: normalizeFinal, CompleteFinal: k.maskCookies,
 	}
@@ -97,18 +96,6 @@ func (k *Canaries) Populate(w *sim.World) {
 	for _, r := range k.Releases {
 		k.ScheduleGitOps(r, []time.Duration{0, time.Minute, 3 * time.Minute, 8 * time.Minute}, k.writeCopies, (*Release).isCopied)
 	}
-}
-
-// versionOfTemplate returns the version of a pod template of a target or a primary, or nil.
-func (k *Canaries) versionOfTemplate(template map[string]any) *actors.Version {
-	labels := actors.Labels(template)
-	target := strings.TrimSuffix(labels["app"], "-primary")
-	for _, r := range k.Releases {
-		if v := r.Known[labels["version"]]; r.Target == target && v != nil {
-			return v
-		}
-	}
-	return nil
 }
 
 // Release is one Canary of a run with its true properties, which no component of the run knows.

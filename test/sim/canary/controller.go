@@ -50,7 +50,7 @@ var watchedKinds = []schema.GroupKind{
 func (k *Canaries) Controller(i *sim.Instance) sim.Controller {
 	p := &process{canaries: k, instance: i, registry: prometheus.NewRegistry()}
 	k.processes[i] = p
-	p.queries = queryrunner.NewPooled(i.Clock, maxInFlight, controller.Pool, nil, func(key types.NamespacedName) { i.Enqueue(reconcile.Request{NamespacedName: key}) })
+	p.queries = queryrunner.NewPooled(i.Clock, maxInFlightPerPool, controller.Pool, nil, func(key types.NamespacedName) { i.Enqueue(reconcile.Request{NamespacedName: key}) })
 	p.submitNeighbourQueries()
 	p.events = actors.NewEventRecorder(k.World, i)
 	actors.AddIndexes(i, controller.IndexTargets, endpoints.Index)
@@ -101,8 +101,8 @@ func (p *process) send() {
 	}
 }
 
-// maxInFlight is the maximum number of queries of one pool that are in flight.
-const maxInFlight = 8
+// maxInFlightPerPool is the maximum number of queries of one pool that are in flight.
+const maxInFlightPerPool = 8
 
 // settingsOf returns the configuration of a process.
 func settingsOf(provider string) canary.Settings {

@@ -14,6 +14,9 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
+// analyses are the analyses of the runs, for I3, I4 and I14.
+type analyses struct{ *ledger }
+
 // advance is a change to the next weight or iteration, or the promotion, at the time at which it takes effect.
 type advance struct {
 	record    *record
@@ -24,7 +27,7 @@ type advance struct {
 }
 
 // advanceIn returns the advance that an event reports, if any.
-func (l *ledger) advanceIn(event any) (advance, bool) {
+func (c *analyses) advanceIn(event any) (advance, bool) {
 	switch h := event.(type) {
 	case routeWritten:
 		r := h.record
@@ -37,12 +40,12 @@ func (l *ledger) advanceIn(event any) (advance, bool) {
 			return advance{record: r, process: h.Actor, promotion: true, what: "the primary got a new revision"}, true
 		}
 	case canaryWritten:
-		if h.record == nil || !h.BySerin || !h.statusChanged() || h.newRun != nil || h.record.run == nil {
+		if !h.StatusReported() || h.newRun != nil || h.Record.run == nil {
 			return advance{}, false
 		}
-		before, after := h.before.Status.Iterations, h.after.Status.Iterations
-		if after > before && before > 0 && isAnalysing(h.before.Status.Phase) && isAnalysing(h.after.Status.Phase) && h.before.Status.CanaryWeight == h.after.Status.CanaryWeight {
-			return advance{record: h.record, process: h.Actor, what: fmt.Sprintf("iteration %d began", after)}, true
+		before, after := h.Before.Status.Iterations, h.After.Status.Iterations
+		if after > before && before > 0 && isAnalysing(h.Before.Status.Phase) && isAnalysing(h.After.Status.Phase) && h.Before.Status.CanaryWeight == h.After.Status.CanaryWeight {
+			return advance{record: h.Record, process: h.Actor, what: fmt.Sprintf("iteration %d began", after)}, true
 		}
 	}
 	return advance{}, false
@@ -62,11 +65,11 @@ func (r *record) promotesRun(h workloadWritten) bool {
 func (r *record) afterPromotion() bool { return r.run == nil || !r.run.promotedAt.IsZero() }
 
 // maySkipAnalysis reports whether the spec or a user skips the analysis.
-func (l *ledger) maySkipAnalysis(r *record) bool {
-	if slices.ContainsFunc(l.expectations(r), func(d *expectation) bool { return d.skipAnalysis }) {
+func (c *analyses) maySkipAnalysis(r *record) bool {
+	if slices.ContainsFunc(c.expectations(r), func(d *expectation) bool { return d.skipAnalysis }) {
 		return true
 	}
-	return r.hasCommand("promote", r.run.began.Add(-l.Lag))
+	return r.hasCommand("promote", r.run.began.Add(-c.Lag))
 }
 
 // hasCommand reports whether a user gave a command since then.
@@ -76,42 +79,42 @@ func (r *record) hasCommand(verb string, then time.Time) bool {
 
 // windowStart returns the earliest time at which the open window may have begun: its route was acknowledged one call before the
 // status recorded it.
-func (l *ledger) windowStart(w *window) time.Time {
-	if !l.Clocks.Changed {
+func (c *analyses) windowStart(w *window) time.Time {
+	if !c.Clocks.Changed {
 		return w.statusStart
 	}
 	slack := 200 * time.Millisecond
-	if l.SlowCalls {
+	if c.SlowCalls {
 		slack = 30 * time.Second
 	}
 	return w.openedAt.Add(-slack)
 }
 
 // checkedAdvance returns the advance that an event reports, if its process decided it by the analysis.
-func (l *ledger) checkedAdvance(event any) (advance, bool) {
-	s, ok := l.advanceIn(event)
-	return s, ok && s.record.statusBySerin() && !l.maySkipAnalysis(s.record) && !l.mayBeOutdated(s.process, s.record)
+func (c *analyses) checkedAdvance(event any) (advance, bool) {
+	s, ok := c.advanceIn(event)
+	return s, ok && s.record.statusBySerin() && !c.maySkipAnalysis(s.record) && !c.mayBeOutdated(s.process, s.record)
 }
 
 // advances returns the facts for I3.
-func (l *ledger) advances(event any) []oracle.Advance {
-	s, ok := l.checkedAdvance(event)
+func (c *analyses) advances(event any) []oracle.Advance {
+	s, ok := c.checkedAdvance(event)
 	if !ok {
 		return nil
 	}
 	advance := oracle.Advance{Release: s.record.Name(), What: s.what}
-	for _, d := range l.expectations(s.record) {
-		advance.Missing = append(advance.Missing, l.missingPrecondition(s, d))
+	for _, d := range c.expectations(s.record) {
+		advance.Missing = append(advance.Missing, c.missingPrecondition(s, d))
 	}
 	return []oracle.Advance{advance}
 }
 
 // missingPrecondition returns the requirement of the plan that was not met, or "" if all were met.
-func (l *ledger) missingPrecondition(s advance, d *expectation) string {
+func (c *analyses) missingPrecondition(s advance, d *expectation) string {
 	r := s.record
 	if s.promotion {
 		switch {
-		case d.weighted && r.route.canary < d.maxWeight && r.route.changed.Before(l.OldestView()):
+		case d.weighted && r.route.canary < d.maxWeight && r.route.changed.Before(c.OldestView()):
 			return fmt.Sprintf("the canary has %d %% of the traffic, of %d", r.route.canary, d.maxWeight)
 		case !d.weighted && r.status.Iterations < d.iterations:
 			return fmt.Sprintf("%d iterations of %d are over", r.status.Iterations, d.iterations)
@@ -119,44 +122,44 @@ func (l *ledger) missingPrecondition(s advance, d *expectation) string {
 	}
 	if s.first {
 		for _, hook := range d.hooksOfType(flaggerv1.PreRolloutHook) {
-			if l.findAnswer(s, r.run.began, isHook(hook), (*query).approved) == nil {
+			if c.findAnswer(s, r.run.began, isHook(hook), (*query).approved) == nil {
 				return "hook " + hook.Name + " did not pass before the first traffic"
 			}
 		}
-		return l.closedGate(s, d, r.run.began)
+		return c.closedGate(s, d, r.run.began)
 	}
 	from := r.run.began
 	switch {
-	case r.run.window != nil && !l.clocksDiffered.Before(r.run.window.openedAt):
+	case r.run.window != nil && !c.clocksDiffered.Before(r.run.window.openedAt):
 		// Clocks differed: the new window of one process may be the previous window of another one.
 	case r.run.window != nil:
-		from = l.windowStart(r.run.window)
+		from = c.windowStart(r.run.window)
 	default:
 		return "no window was open"
 	}
 	for i, metric := range d.metrics {
 		for _, source := range sourcesOf(metric) {
 			check := func(q *query) bool { return q.check != nil && q.check.Index == i && q.check.Source == source }
-			if l.findAnswer(s, from, check, (*query).passed) == nil {
-				return fmt.Sprintf("check %s (%s) did not pass in the window that began at %s", metric.Name, source, l.formatTime(from))
+			if c.findAnswer(s, from, check, (*query).passed) == nil {
+				return fmt.Sprintf("check %s (%s) did not pass in the window that began at %s", metric.Name, source, c.formatTime(from))
 			}
 		}
 	}
 	for _, hook := range d.hooksOfType(flaggerv1.RolloutHook) {
-		if l.findAnswer(s, from, isHook(hook), (*query).approved) == nil {
+		if c.findAnswer(s, from, isHook(hook), (*query).approved) == nil {
 			return "hook " + hook.Name + " did not pass in the window"
 		}
 	}
 	for _, hook := range d.hooksOfType(flaggerv1.RollbackHook) {
-		if l.findAnswer(s, from, isHook(hook), func(q *query) bool { return !q.answeredAt.IsZero() && !q.approved() }) == nil {
+		if c.findAnswer(s, from, isHook(hook), func(q *query) bool { return !q.answeredAt.IsZero() && !q.approved() }) == nil {
 			return "hook " + hook.Name + " was not queried whether to roll back"
 		}
 	}
-	return l.closedGate(s, d, from)
+	return c.closedGate(s, d, from)
 }
 
 // closedGate returns a description of a hook that users had not approved, or "".
-func (l *ledger) closedGate(s advance, d *expectation, from time.Time) string {
+func (c *analyses) closedGate(s advance, d *expectation, from time.Time) string {
 	var hooks []flaggerv1.CanaryWebhook
 	if d.weighted && (!s.record.route.mirrored || s.record.route.canary != 0 || s.first) {
 		hooks = d.hooksOfType(flaggerv1.ConfirmTrafficIncreaseHook)
@@ -165,7 +168,7 @@ func (l *ledger) closedGate(s advance, d *expectation, from time.Time) string {
 		hooks = slices.Concat(hooks, d.hooksOfType(flaggerv1.ConfirmPromotionHook))
 	}
 	for _, hook := range hooks {
-		if l.findAnswer(s, from, isHook(hook), (*query).approved) == nil {
+		if c.findAnswer(s, from, isHook(hook), (*query).approved) == nil {
 			return "gate " + hook.Name + " (" + string(hook.Type) + ") was not open"
 		}
 	}
@@ -174,9 +177,9 @@ func (l *ledger) closedGate(s advance, d *expectation, from time.Time) string {
 
 // findAnswer returns an answer that the process received to a query that was sent since then, in this run and about its
 // revision.
-func (l *ledger) findAnswer(s advance, then time.Time, isQuery, accept func(*query) bool) *query {
+func (c *analyses) findAnswer(s advance, then time.Time, isQuery, accept func(*query) bool) *query {
 	r := s.record
-	for _, q := range l.processState(s.process).answers[r.UID] {
+	for _, q := range c.processState(s.process).answers[r.UID] {
 		ofRun := q.run == r.run && (q.contentJustChanged || slices.Contains(r.run.targetContents, q.content))
 		if ofRun && !q.sent.Before(then) && isQuery(q) && accept(q) {
 			return q
@@ -220,7 +223,7 @@ func (l *ledger) formatTime(at time.Time) string {
 
 // windowsCountedOnce is I4.
 type windowsCountedOnce struct {
-	*ledger
+	*analyses
 	oracle.EventsOnly
 }
 
@@ -234,16 +237,16 @@ func (c *windowsCountedOnce) Observe(event any) {
 			c.checkWindowLength(r, s.what)
 		}
 	}
-	if h, ok := event.(canaryWritten); ok && h.record != nil && h.BySerin && h.statusChanged() && h.newRun == nil && h.record.run != nil && h.record.statusBySerin() {
+	if h, ok := event.(canaryWritten); ok && h.StatusReported() && h.newRun == nil && h.Record.run != nil && h.Record.statusBySerin() {
 		c.checkFailedChecks(h)
 		c.checkRollbackCause(h)
 	}
 }
 
 // maxThreshold returns the highest threshold that may apply.
-func (l *ledger) maxThreshold(r *record) int {
+func (c *windowsCountedOnce) maxThreshold(r *record) int {
 	most := 0
-	for _, d := range l.expectations(r) {
+	for _, d := range c.expectations(r) {
 		most = max(most, d.threshold)
 	}
 	return most
@@ -260,11 +263,11 @@ func (c *windowsCountedOnce) checkWindowLength(r *record, what string) {
 }
 
 // missingWindowLength returns the required length of the open window if it is not reached yet, and zero otherwise.
-func (l *ledger) missingWindowLength(r *record) time.Duration {
+func (c *analyses) missingWindowLength(r *record) time.Duration {
 	w := r.run.window
-	unobserved := slices.ContainsFunc(l.expectations(r), func(d *expectation) bool { return !d.hasRouter && r.status.Iterations > d.iterations })
-	length := l.minInterval(r)
-	if w == nil || unobserved || !l.Clocks.Consistent(w.openedAt.Add(-l.Lag)) || l.Now().Sub(l.windowStart(w)) >= length {
+	unobserved := slices.ContainsFunc(c.expectations(r), func(d *expectation) bool { return !d.hasRouter && r.status.Iterations > d.iterations })
+	length := c.minInterval(r)
+	if w == nil || unobserved || !c.Clocks.Consistent(w.openedAt.Add(-c.Lag)) || c.Now().Sub(c.windowStart(w)) >= length {
 		return 0
 	}
 	return length
@@ -272,7 +275,7 @@ func (l *ledger) missingWindowLength(r *record) time.Duration {
 
 // checkFailedChecks checks the number of failed checks.
 func (c *windowsCountedOnce) checkFailedChecks(h canaryWritten) {
-	r, before, after := h.record, h.before.Status.FailedChecks, h.after.Status.FailedChecks
+	r, before, after := h.Record, h.Before.Status.FailedChecks, h.After.Status.FailedChecks
 	switch {
 	case after <= before:
 		return
@@ -289,7 +292,7 @@ func (c *windowsCountedOnce) checkFailedChecks(h canaryWritten) {
 
 // failedQuery returns a query of the open window whose answer counts against the release.
 func (c *windowsCountedOnce) failedQuery(h canaryWritten) *query {
-	r := h.record
+	r := h.Record
 	then := r.run.began
 	if w := r.run.window; w != nil {
 		then = c.windowStart(w)
@@ -305,7 +308,7 @@ func (c *windowsCountedOnce) failedQuery(h canaryWritten) *query {
 
 // checkRollbackCause checks that a rollback has a cause.
 func (c *windowsCountedOnce) checkRollbackCause(h canaryWritten) {
-	r, before, after := h.record, &h.before.Status, &h.after.Status
+	r, before, after := h.Record, &h.Before.Status, &h.After.Status
 	failed := after.Phase == flaggerv1.CanaryPhaseFailed && isActive(before.Phase)
 	intended := after.Serin != nil && after.Serin.Intent == "rollback" && (before.Serin == nil || before.Serin.Intent != "rollback")
 	if !failed && !intended || before.Serin != nil && before.Serin.Intent == "rollback" {
@@ -340,19 +343,22 @@ func (l *ledger) answersOf(by string, r *record) []*query {
 }
 
 // windows returns the facts for I14: the windows that an advance ends.
-func (l *ledger) windows(event any) []oracle.Period {
-	s, ok := l.checkedAdvance(event)
-	if !ok || !l.Clocks.Changed || s.first {
+func (c *analyses) windows(event any) []oracle.Period {
+	s, ok := c.checkedAdvance(event)
+	if !ok || !c.Clocks.Changed || s.first {
 		return nil
 	}
-	if short := l.missingWindowLength(s.record); short > 0 {
+	if short := c.missingWindowLength(s.record); short > 0 {
 		return []oracle.Period{{Release: s.record.Name(), What: s.what, Began: s.record.run.window.openedAt, Length: short}}
 	}
 	return nil
 }
 
+// sentQueries are the queries that processes sent, for I11.
+type sentQueries struct{ *ledger }
+
 // queries returns the facts for I11.
-func (l *ledger) queries(event any) []oracle.Query {
+func (c *sentQueries) queries(event any) []oracle.Query {
 	q, ok := event.(*query)
 	if !ok || q.record.Gone() {
 		return nil
@@ -361,21 +367,21 @@ func (l *ledger) queries(event any) []oracle.Query {
 	if q.hook == nil {
 		return []oracle.Query{query}
 	}
-	polled := l.processState(q.process).lastPoll
+	polled := c.processState(q.process).lastPoll
 	if polled[q.record.UID] == nil {
 		polled[q.record.UID] = map[string]time.Time{}
 	}
 	before := polled[q.record.UID][q.request.ID]
-	polled[q.record.UID][q.request.ID] = l.Now()
+	polled[q.record.UID][q.request.ID] = c.Now()
 	informed := q.record.statusActor != q.process && q.record.statusChanged.After(before) // another process has recorded when it sent the query
-	if !informed && !l.intervalChanged(q, before) {
-		query.Since, query.Interval = before, l.minInterval(q.record)-time.Millisecond
+	if !informed && !c.intervalChanged(q, before) {
+		query.Since, query.Interval = before, c.minInterval(q.record)-time.Millisecond
 	}
 	return []oracle.Query{query}
 }
 
 // stableKeys is the part of I11 about webhooks: a call that is repeated after a crash has the same key.
-func (l *ledger) stableKeys() oracle.Checker {
+func (c *sentQueries) stableKeys() oracle.Checker {
 	first := map[callKey]firstCall{}
 	return oracle.OnEvent(func(event any) {
 		q, ok := event.(*query)
@@ -387,18 +393,18 @@ func (l *ledger) stableKeys() oracle.Checker {
 		call.id += " " + string(q.hook.Phase)
 		known, seen := first[call]
 		if !seen {
-			first[call] = firstCall{q.hook.Key, l.Now()}
+			first[call] = firstCall{q.hook.Key, c.Now()}
 		} else if known.key != q.hook.Key && !q.record.statusOverwritten.After(known.at) && !q.record.hasCommand("retry", known.at) {
-			l.Violate("I11", q.record.Name(), "%s was sent with another key than before the crash", q.request.ID)
+			c.Violate("I11", q.record.Name(), "%s was sent with another key than before the crash", q.request.ID)
 		}
 	})
 }
 
 // intervalChanged reports whether users have changed the interval of a query's window since then, so that the window ends at
 // another time.
-func (l *ledger) intervalChanged(q *query, then time.Time) bool {
+func (c *sentQueries) intervalChanged(q *query, then time.Time) bool {
 	windowed := q.hook.Hook.Type != flaggerv1.ConfirmRolloutHook && q.hook.Phase == flaggerv1.CanaryPhaseProgressing
-	specs := q.record.Specs.Since(then.Add(-l.Lag))
+	specs := q.record.Specs.Since(then.Add(-c.Lag))
 	return windowed && slices.ContainsFunc(specs, func(d *expectation) bool { return d.interval != specs[0].interval })
 }
 
@@ -418,13 +424,16 @@ type firstCall struct {
 	at  time.Time
 }
 
+// newRuns are runs that follow another one, for I17.
+type newRuns struct{ *ledger }
+
 // starts returns the facts for I17.
-func (l *ledger) starts(event any) []oracle.NewRelease {
+func (c *newRuns) starts(event any) []oracle.NewRelease {
 	h, ok := event.(canaryWritten)
-	if !ok || h.record == nil || !h.BySerin || h.newRun == nil || !isAnalysing(h.before.Status.Phase) || !h.record.statusBySerin() {
+	if !ok || h.Record == nil || !h.BySerin || h.newRun == nil || !isAnalysing(h.Before.Status.Phase) || !h.Record.statusBySerin() {
 		return nil
 	}
-	r, s := h.record, &h.after.Status
+	r, s := h.Record, &h.After.Status
 	start := oracle.NewRelease{Release: r.Name()}
 	if s.FailedChecks != 0 || s.Iterations != 0 || s.CanaryWeight != 0 {
 		start.CarriedOver = append(start.CarriedOver, fmt.Sprintf("%d failed checks, %d iterations and weight %d", s.FailedChecks, s.Iterations, s.CanaryWeight))
@@ -432,20 +441,20 @@ func (l *ledger) starts(event any) []oracle.NewRelease {
 	if a := s.Serin; a != nil && (a.Window != nil || a.Started || a.Asked != nil || a.Held != "" || a.Intent != "") {
 		start.CarriedOver = append(start.CarriedOver, fmt.Sprintf("the state %+v", *a))
 	}
-	if r.route.canary > 0 && r.primary.ready.AlwaysSince(l.OldestView()) && r.route.changed.Before(l.OldestView()) && r.stableContent != "" {
+	if r.route.canary > 0 && r.primary.ready.AlwaysSince(c.OldestView()) && r.route.changed.Before(c.OldestView()) && r.stableContent != "" {
 		start.CarriedOver = append(start.CarriedOver, fmt.Sprintf("%d %% of the traffic", r.route.canary))
 	}
 	return []oracle.NewRelease{start}
 }
 
 // freshSamples is the part of I17 about metrics: the samples of a revision contain no responses of an earlier one.
-func (l *ledger) freshSamples(event any) {
+func (c *newRuns) freshSamples(event any) {
 	q, ok := event.(*query)
 	if !ok {
 		return
 	}
 	r := q.record
-	if q.check == nil || r.run == nil || r.run.previousTrafficRemoved.IsZero() || !l.Clocks.Consistent(r.run.previousTrafficRemoved) || r.statusOverwritten.After(r.run.previousTrafficRemoved) {
+	if q.check == nil || r.run == nil || r.run.previousTrafficRemoved.IsZero() || !c.Clocks.Consistent(r.run.previousTrafficRemoved) || r.statusOverwritten.After(r.run.previousTrafficRemoved) {
 		return // if a user clears the status, the time is lost
 	}
 	back, err := time.ParseDuration(q.check.Metric.Interval)
@@ -453,7 +462,7 @@ func (l *ledger) freshSamples(event any) {
 		back = time.Minute
 	}
 	if gap := q.sent.Sub(r.run.previousTrafficRemoved); gap < back-time.Millisecond {
-		l.Violate("I17", r.Name(), "%s was measured over %s, but an earlier revision had traffic until %s before", q.check.Metric.Name, back, gap)
+		c.Violate("I17", r.Name(), "%s was measured over %s, but an earlier revision had traffic until %s before", q.check.Metric.Name, back, gap)
 	}
 }
 
@@ -479,7 +488,7 @@ func (c *boundedQueries) Observe(event any) {
 			n++
 		}
 	}
-	if n > maxInFlight {
-		c.Violate("I20", q.record.Name(), "%d queries of one pool and process are in flight, of %d", n, maxInFlight)
+	if n > maxInFlightPerPool {
+		c.Violate("I20", q.record.Name(), "%d queries of one pool and process are in flight, of %d", n, maxInFlightPerPool)
 	}
 }

@@ -18,7 +18,7 @@ import (
 const neighbourNamespace = "neighbours"
 
 // neighbourCount is the number of its Canaries that call a webhook, and of those that query a metric.
-const neighbourCount = 2 * maxInFlight
+const neighbourCount = 2 * maxInFlightPerPool
 
 // Neighbours is the class of runs with such a namespace. It leaves every other namespace one slot of each pool, so that runs
 // without it have more queries in flight.

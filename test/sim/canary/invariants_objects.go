@@ -57,14 +57,14 @@ func (c *analysedTemplate) Observe(event any) {
 
 // checkPromotedContent checks that the primary runs the revision that the status reports as promoted.
 func (c *analysedTemplate) checkPromotedContent(m canaryWritten) {
-	r := m.record
-	if r == nil || !m.BySerin || !m.statusChanged() || r.run == nil || !r.statusBySerin() || m.after.Status.Phase != flaggerv1.CanaryPhaseSucceeded || !isActive(m.before.Status.Phase) {
+	r := m.Record
+	if r == nil || !m.BySerin || !m.StatusChanged() || r.run == nil || !r.statusBySerin() || m.After.Status.Phase != flaggerv1.CanaryPhaseSucceeded || !isActive(m.Before.Status.Phase) {
 		return
 	}
 	if r.statusUnreliable {
 		return
 	}
-	cancelled := r.run.cancelledEarly || slices.Contains(r.target.contentHistory.Since(c.OldestView()), r.primary.content) || m.before.Status.Phase == flaggerv1.CanaryPhaseWaiting
+	cancelled := r.run.cancelledEarly || slices.Contains(r.target.contentHistory.Since(c.OldestView()), r.primary.content) || m.Before.Status.Phase == flaggerv1.CanaryPhaseWaiting
 	changed := r.primary.writtenByOthers.After(r.run.began) || r.primary.removed.After(r.run.began) || r.primary.version == nil
 	if !changed && !cancelled && !slices.Contains(r.run.targetContents, r.primary.content) {
 		c.Violate("I6", r.Name(), "it succeeded, but the primary runs %s, and the run was about %v", r.primary.content, r.run.targetContents)
@@ -111,10 +111,9 @@ func (c *analysedTemplate) allowedAtUpdate(r *record) []string {
 }
 
 // statusJustChanged reports whether a process may not know yet that the release has ended.
-func (l *ledger) statusJustChanged(r *record) bool { return r.statusChanged.After(l.OldestView()) }
-
-// isSerinObject reports whether a write is of an object that belongs to Serin, or of a release.
-func isSerinObject(e oracle.Write) bool { return e.Kind == canaryKind || isControlledByCanary(e.Old) }
+func (c *analysedTemplate) statusJustChanged(r *record) bool {
+	return r.statusChanged.After(c.OldestView())
+}
 
 // mayChange reports whether a field of a user's object is documented to change.
 func mayChange(h oracle.Write, path string) bool {
@@ -151,19 +150,7 @@ func onlyNodeSelectorChanged(h oracle.Write) bool {
 
 // isControlledByCanary reports whether a Canary controls an object.
 func isControlledByCanary(v *store.Version) bool {
-	return strings.HasPrefix(controllerOf(v), flaggerv1.CanaryKind+" ")
-}
-
-// controllerOf returns the controller of an object, as kind and UID, or "" if it has none.
-func controllerOf(v *store.Version) string {
-	for _, owner := range actors.Items(nested(v.Content(), "metadata")["ownerReferences"]) {
-		if isController, _ := owner["controller"].(bool); isController {
-			kind, _ := owner["kind"].(string)
-			uid, _ := owner["uid"].(string)
-			return kind + " " + uid
-		}
-	}
-	return ""
+	return actors.ControllerOf(v.Meta()).Kind == flaggerv1.CanaryKind
 }
 
 // publicPart returns the part of an object that must not contain secrets. Users may write secrets into the spec of a Canary.
@@ -174,8 +161,11 @@ func publicPart(v *store.Version) map[string]any {
 	return v.Content()
 }
 
+// targetPods are the changes of the replicas of a target, for I18.
+type targetPods struct{ *ledger }
+
 // documentedScaling is the part of I18 about the transitions at which replicas are written.
-func (l *ledger) documentedScaling(event any) {
+func (c *targetPods) documentedScaling(event any) {
 	h, ok := event.(workloadWritten)
 	if !ok || !h.BySerin || h.Type != store.Modified || h.previousReplicas == h.replicas {
 		return
@@ -183,17 +173,17 @@ func (l *ledger) documentedScaling(event any) {
 	r := h.record
 	switch {
 	case h.primary && h.content == "" && r.primary.content != "" && r.phase() != flaggerv1.CanaryPhaseInitializing && !otherFieldsChanged(h):
-		l.Violate("I18", r.Name(), "the primary's replicas went from %d to %d without its template", h.previousReplicas, h.replicas)
+		c.Violate("I18", r.Name(), "the primary's replicas went from %d to %d without its template", h.previousReplicas, h.replicas)
 	case h.primary, r.phase() == flaggerv1.CanaryPhaseTerminating, isDeleting(r):
 	case h.replicas > h.previousReplicas && h.previousReplicas != 0:
-		l.Violate("I18", r.Name(), "the target's replicas went from %d to %d, although it was not scaled to zero", h.previousReplicas, h.replicas)
+		c.Violate("I18", r.Name(), "the target's replicas went from %d to %d, although it was not scaled to zero", h.previousReplicas, h.replicas)
 	case h.replicas < h.previousReplicas && h.replicas != 0:
-		l.Violate("I18", r.Name(), "the target's replicas went from %d to %d, and not to zero", h.previousReplicas, h.replicas)
+		c.Violate("I18", r.Name(), "the target's replicas went from %d to %d, and not to zero", h.previousReplicas, h.replicas)
 	}
 }
 
 // scalings returns the facts for I18.
-func (l *ledger) scalings(event any) []oracle.Scaling {
+func (c *targetPods) scalings(event any) []oracle.Scaling {
 	h, ok := event.(workloadWritten)
 	if !ok || !h.BySerin || h.Type != store.Modified || h.previousReplicas == h.replicas || h.primary || !isEnded(h.record.phase()) || isDeleting(h.record) {
 		return nil
@@ -209,23 +199,26 @@ func otherFieldsChanged(h workloadWritten) bool {
 	return len(paths) > 1
 }
 
+// idleCanaries are the Canaries that need no writes, for I19.
+type idleCanaries struct{ *ledger }
+
 // idleReleases returns the releases of an object that have been idle for so long that every process knows it.
-func (l *ledger) idleReleases(e oracle.Write) []*record {
-	of := l.releasesOf(e)
+func (c *idleCanaries) idleReleases(e oracle.Write) []*record {
+	of := c.releasesOf(e)
 	if e.Kind == canaryKind || len(of) != 1 {
 		return nil
 	}
-	if r := of[0]; r.IdleSince.IsZero() || r.IdleSince.After(l.OldestView()) || isDeleting(r) {
+	if r := of[0]; r.IdleSince.IsZero() || r.IdleSince.After(c.OldestView()) || isDeleting(r) {
 		return nil
 	}
 	return of
 }
 
 // mayWriteAgain reports whether a write for an idle release has another cause than a change of the object by another actor.
-func (l *ledger) mayWriteAgain(e oracle.Write, r *record, w oracle.Writes) bool {
+func (c *idleCanaries) mayWriteAgain(e oracle.Write, r *record, w oracle.Writes) bool {
 	isRoute := r.hasWeights(oracle.KeyOf(e.Kind, e.Key))
 	outdated := isRoute && r.route.outdatedWrite.Equal(w.Last) // a weight that a former leader set
-	return outdated || isRoute && r.removesTrafficFromTarget(e) || l.hasOtherCause(r, w.Last) || l.JustStarted(w.LastActor) || l.JustStarted(e.Actor)
+	return outdated || isRoute && r.removesTrafficFromTarget(e) || c.hasOtherCause(r, w.Last) || c.JustStarted(w.LastActor) || c.JustStarted(e.Actor)
 }
 
 // removesTrafficFromTarget reports whether a write removes the traffic of a target that has no pods, or that has another
@@ -238,8 +231,8 @@ func (r *record) removesTrafficFromTarget(h oracle.Write) bool {
 
 // hasOtherCause reports whether something that a release depends on changed recently, or since the object was last written: its
 // spec, its target, its configuration, or a command of a user. A rejected write is retried late.
-func (l *ledger) hasOtherCause(r *record, last time.Time) bool {
-	then := l.OldestView()
+func (c *idleCanaries) hasOtherCause(r *record, last time.Time) bool {
+	then := c.OldestView()
 	if last.Before(then) {
 		then = last
 	}
@@ -247,7 +240,7 @@ func (l *ledger) hasOtherCause(r *record, last time.Time) bool {
 		return true
 	}
 	for _, at := range r.objectKeys() {
-		if !l.Objects[at].Unchanged(then) {
+		if !c.Objects[at].Unchanged(then) {
 			return true
 		}
 	}
@@ -317,18 +310,21 @@ func older(a, b *record) bool {
 	return a.UID < b.UID
 }
 
+// sharedTargets are the targets of several Canaries, for I31.
+type sharedTargets struct{ *ledger }
+
 // claims returns the facts for I31.
-func (l *ledger) claims(event any) []oracle.Claim {
+func (c *sharedTargets) claims(event any) []oracle.Claim {
 	h, ok := event.(oracle.Write)
 	if !ok || !h.BySerin || h.Type != store.Added {
 		return nil
 	}
-	r := l.ByUID[types.UID(strings.TrimPrefix(controllerOf(h.New), flaggerv1.CanaryKind+" "))]
+	r := c.ByUID[actors.ControllerOf(h.New.Meta()).UID]
 	if r == nil || r.Gone() {
 		return nil
 	}
 	var out []oracle.Claim
-	for _, other := range l.olderConflicts(r) {
+	for _, other := range c.olderConflicts(r) {
 		out = append(out, oracle.Claim{
 			Release: r.Name(), What: fmt.Sprintf("%s %s was created for it", h.Kind.Kind, h.Key.Name), Other: other.Name(), Shared: "target", Since: other.targetSince,
 		})
@@ -337,19 +333,19 @@ func (l *ledger) claims(event any) []oracle.Claim {
 }
 
 // explainedConflicts is the part of I31 about the final state.
-func (l *ledger) explainedConflicts() {
-	for _, r := range l.All {
-		if others := l.olderConflicts(r); !r.Gone() && !isDeleting(r) && len(others) > 0 && !r.canary.Spec.Suspend {
-			oracle.ExplainedConflict(l.Ledger, oracle.Conflict{Release: r.Name(), Other: others[0].Name(), Shared: "target", Explained: r.isBlocked()})
+func (c *sharedTargets) explainedConflicts() {
+	for _, r := range c.All {
+		if others := c.olderConflicts(r); !r.Gone() && !isDeleting(r) && len(others) > 0 && !r.canary.Spec.Suspend {
+			oracle.ExplainedConflict(c.Ledger, oracle.Conflict{Release: r.Name(), Other: others[0].Name(), Shared: "target", Explained: r.isBlocked()})
 		}
 	}
 }
 
 // remnants returns the facts for I27.
-func (l *ledger) remnants() []oracle.Remnant {
+func (c *endedRuns) remnants() []oracle.Remnant {
 	var out []oracle.Remnant
-	for _, r := range l.All {
-		if r.Gone() || isDeleting(r) || r.canary.Spec.Suspend || len(l.olderConflicts(r)) > 0 {
+	for _, r := range c.All {
+		if r.Gone() || isDeleting(r) || r.canary.Spec.Suspend || len(c.olderConflicts(r)) > 0 {
 			continue
 		}
 		traffic := fmt.Sprintf("in phase %s the canary still has %d %% of the traffic (mirrored: %t)", r.phase(), r.route.canary, r.route.mirrored)

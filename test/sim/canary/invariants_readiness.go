@@ -17,10 +17,10 @@ type progressDeadline struct {
 
 func (c *progressDeadline) Observe(event any) {
 	h, ok := event.(canaryWritten)
-	if !ok || h.record == nil || !h.BySerin || !h.statusChanged() || h.newRun != nil || h.record.run == nil || !h.record.statusBySerin() {
+	if !ok || !h.StatusReported() || h.newRun != nil || h.Record.run == nil || !h.Record.statusBySerin() {
 		return
 	}
-	r, before, after := h.record, &h.before.Status, &h.after.Status
+	r, before, after := h.Record, &h.Before.Status, &h.After.Status
 	if before.Serin != nil && before.Serin.Intent == "rollback" {
 		return // the rollback was decided earlier
 	}
@@ -35,17 +35,17 @@ func (c *progressDeadline) Observe(event any) {
 
 // hasOtherCause reports whether a rollback has another reason than the readiness of a workload.
 func (c *progressDeadline) hasOtherCause(h canaryWritten) bool {
-	r := h.record
+	r := h.Record
 	requested := slices.ContainsFunc(c.answersOf(h.Actor, r), func(q *query) bool {
 		return q.hook != nil && q.hook.Hook.Type == flaggerv1.RollbackHook && q.approved()
 	})
-	threshold := slices.ContainsFunc(c.expectations(r), func(d *expectation) bool { return h.before.Status.FailedChecks >= d.threshold })
+	threshold := slices.ContainsFunc(c.expectations(r), func(d *expectation) bool { return h.Before.Status.FailedChecks >= d.threshold })
 	return requested || threshold || r.hasCommand("abort", r.run.began.Add(-c.Lag))
 }
 
 // checkDeadline reports a violation if a workload was given less time than its deadline. changed is when it was last changed.
 func (c *progressDeadline) checkDeadline(h canaryWritten, p *workloadState, changed time.Time, what string) {
-	r, last := h.record, p.lastProgress(c.OldestView())
+	r, last := h.Record, p.lastProgress(c.OldestView())
 	slack := 200 * time.Millisecond // it was changed one call before the status recorded it
 	if c.SlowCalls {
 		slack = 30 * time.Second

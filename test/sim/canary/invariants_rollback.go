@@ -8,62 +8,65 @@ import (
 	"github.com/serin-dev/serin/test/sim/oracle"
 )
 
+// partialReturns are rollbacks whose traffic returns in parts, for I34.
+type partialReturns struct{ *ledger }
+
 // returnsInParts reports whether the traffic of a rollback returns in parts: the release is weighted and its primary did not
 // change.
-func (l *ledger) returnsInParts(r *record) bool {
-	expected := l.expectations(r)
+func (c *partialReturns) returnsInParts(r *record) bool {
+	expected := c.expectations(r)
 	return len(expected) == 1 && expected[0].weighted && expected[0].hasRouter && !expected[0].skipAnalysis && r.run != nil && isAnalysing(r.phase()) &&
-		r.statusBySerin() && l.ownsTarget(r) && !isDeleting(r) && !r.isBlocked() && r.SuspendedSince.IsZero() && r.run.promotedAt.IsZero() &&
-		r.primary.version != nil && r.primary.contentChanged().Before(r.run.began) && r.target.version != nil && r.target.contentChanged().Before(l.OldestView()) &&
-		r.status.FailedChecks <= expected[0].threshold && !l.mayBeOutdated(r.statusActor, r)
+		r.statusBySerin() && c.ownsTarget(r) && !isDeleting(r) && !r.isBlocked() && r.SuspendedSince.IsZero() && r.run.promotedAt.IsZero() &&
+		r.primary.version != nil && r.primary.contentChanged().Before(r.run.began) && r.target.version != nil && r.target.contentChanged().Before(c.OldestView()) &&
+		r.status.FailedChecks <= expected[0].threshold && !c.mayBeOutdated(r.statusActor, r)
 }
 
 // returnsByCapacity is the part of I34 about the primary: it receives no more traffic than its pods have capacity for. I5
 // checks that the share of the canary never rises again.
-func (l *ledger) returnsByCapacity(event any) {
+func (c *partialReturns) returnsByCapacity(event any) {
 	h, ok := event.(routeWritten)
 	if !ok || !h.BySerin || !h.before.found || !h.after.found || h.after.canary >= h.before.canary {
 		return
 	}
 	r := h.record
 	failed := r.run != nil && r.status.FailedChecks >= r.Specs[len(r.Specs)-1].Value.threshold
-	if !l.returnsInParts(r) || r.run.intent != "rollback" && !failed || l.mayBeOutdated(h.Actor, r) || r.target.contentChanged().After(r.run.began.Add(l.Lag)) {
+	if !c.returnsInParts(r) || r.run.intent != "rollback" && !failed || c.mayBeOutdated(h.Actor, r) || r.target.contentChanged().After(r.run.began.Add(c.Lag)) {
 		return
 	}
-	from := l.OldestView()
+	from := c.OldestView()
 	if r.run.intent == "rollback" {
-		from = r.run.intentChanged.Add(-l.Lag) // the required pods may have been recorded at that time
+		from = r.run.intentChanged.Add(-c.Lag) // the required pods may have been recorded at that time
 	}
-	if r.primary.ready.EverSince(l.OldestView()) || !r.target.Answering.AlwaysSince(l.OldestView()) || r.target.MinServing(from) == 0 {
+	if r.primary.ready.EverSince(c.OldestView()) || !r.target.Answering.AlwaysSince(c.OldestView()) || r.target.MinServing(from) == 0 {
 		return
 	}
 	required := min(r.target.MinServing(from), oracle.MinSince(r.primary.Desired, from))
-	remaining := 100 - oracle.CapacityPercent(r.primary.MaxServing(l.OldestView()), required)
+	remaining := 100 - oracle.CapacityPercent(r.primary.MaxServing(c.OldestView()), required)
 	if recorded := r.status.CanaryWeight; recorded > 0 {
 		remaining = min(remaining, recorded)
 	}
 	if remaining = min(remaining, h.before.canary); h.after.canary < remaining {
-		l.Violate("I34", r.Name(), "the canary's weight went from %d to %d, but the primary has had no more than %d of the %d pods that all traffic requires",
-			h.before.canary, h.after.canary, r.primary.MaxServing(l.OldestView()), required)
+		c.Violate("I34", r.Name(), "the canary's weight went from %d to %d, but the primary has had no more than %d of the %d pods that all traffic requires",
+			h.before.canary, h.after.canary, r.primary.MaxServing(c.OldestView()), required)
 	}
 }
 
 // gradualRollbacks returns the facts for I34.
-func (l *ledger) gradualRollbacks(event any) []oracle.GradualRollback {
+func (c *partialReturns) gradualRollbacks(event any) []oracle.GradualRollback {
 	h, ok := event.(sim.Reconciled)
 	if !ok || h.Err != nil {
 		return nil
 	}
-	r := l.ByName[h.Release]
-	if r == nil || !l.returnsInParts(r) || r.run.intent != "rollback" || !r.run.intentChanged.Before(l.OldestView()) || !r.statusChanged.Before(l.OldestView()) || !r.changed.Before(l.OldestView()) ||
-		!r.route.found || r.route.canary == 0 || r.route.changed.After(l.OldestView()) || r.primary.created.After(r.run.began) {
+	r := c.ByName[h.Release]
+	if r == nil || !c.returnsInParts(r) || r.run.intent != "rollback" || !r.run.intentChanged.Before(c.OldestView()) || !r.statusChanged.Before(c.OldestView()) || !r.changed.Before(c.OldestView()) ||
+		!r.route.found || r.route.canary == 0 || r.route.changed.After(c.OldestView()) || r.primary.created.After(r.run.began) {
 		return nil
 	}
-	from := l.OldestView().Add(-cluster.EndpointsDelay)
-	if l.World.Faults.Has(cluster.LateEndpoints) {
+	from := c.OldestView().Add(-cluster.EndpointsDelay)
+	if c.World.Faults.Has(cluster.LateEndpoints) {
 		from = from.Add(-cluster.FaultDelay)
 	}
-	began := r.run.intentChanged.Add(-l.Lag)
+	began := r.run.intentChanged.Add(-c.Lag)
 	return []oracle.GradualRollback{{
 		Release: r.Name(), Began: r.run.intentChanged, Share: r.route.canary, Available: r.primary.MinServing(from),
 		Required: min(max(r.target.MaxServing(began), 1), oracle.MaxSince(r.primary.Desired, began)),

@@ -33,14 +33,17 @@ var nextPhases = map[flaggerv1.CanaryPhase][]flaggerv1.CanaryPhase{
 	flaggerv1.CanaryPhaseTerminating: {flaggerv1.CanaryPhaseTerminated},
 }
 
+// statusGraph are the changes of statuses, for I13.
+type statusGraph struct{ *ledger }
+
 // statusChanges returns the facts for I13.
-func (l *ledger) statusChanges(event any) []oracle.StatusChange {
+func (c *statusGraph) statusChanges(event any) []oracle.StatusChange {
 	h, ok := event.(canaryWritten)
-	if !ok || h.record == nil || !h.BySerin || !h.statusChanged() || !h.record.statusBySerin() {
+	if !ok || !h.StatusReported() || !h.Record.statusBySerin() {
 		return nil
 	}
-	before, after := &h.before.Status, &h.after.Status
-	change := oracle.StatusChange{Release: h.record.Name(), From: string(before.Phase), To: string(after.Phase), Generation: h.before.Generation}
+	before, after := &h.Before.Status, &h.After.Status
+	change := oracle.StatusChange{Release: h.Record.Name(), From: string(before.Phase), To: string(after.Phase), Generation: h.Before.Generation}
 	next, known := nextPhases[before.Phase]
 	for _, phase := range next {
 		change.Next = append(change.Next, string(phase))
@@ -56,46 +59,49 @@ func (l *ledger) statusChanges(event any) []oracle.StatusChange {
 }
 
 // statusHistory is the part of I13 about counters and conditions.
-func (l *ledger) statusHistory(event any) {
+func (c *statusGraph) statusHistory(event any) {
 	h, ok := event.(canaryWritten)
-	if !ok || h.record == nil || !h.BySerin || !h.statusChanged() || !h.record.statusBySerin() {
+	if !ok || !h.StatusReported() || !h.Record.statusBySerin() {
 		return
 	}
-	r, before, after := h.record, &h.before.Status, &h.after.Status
+	r, before, after := h.Record, &h.Before.Status, &h.After.Status
 	ends := before.Phase != after.Phase && (isEnded(after.Phase) || after.Phase == flaggerv1.CanaryPhaseFinalising || after.Phase == flaggerv1.CanaryPhaseTerminating)
 	// Nothing is counted before the approval, but users may have written a number.
 	starts := before.Phase == flaggerv1.CanaryPhaseWaiting && after.Phase == flaggerv1.CanaryPhaseProgressing
 	if h.newRun == nil && !ends && !starts && (after.FailedChecks < before.FailedChecks || after.Iterations < before.Iterations) {
-		l.Violate("I13", r.Name(), "in phase %s, without a new run, the failed checks went from %d to %d and the iterations from %d to %d",
+		c.Violate("I13", r.Name(), "in phase %s, without a new run, the failed checks went from %d to %d and the iterations from %d to %d",
 			after.Phase, before.FailedChecks, after.FailedChecks, before.Iterations, after.Iterations)
 	}
 	for i := range after.Conditions {
-		l.conditionHistory(h, &after.Conditions[i])
+		c.conditionHistory(h, &after.Conditions[i])
 	}
 }
 
-func (l *ledger) conditionHistory(h canaryWritten, now *flaggerv1.CanaryCondition) {
-	for i := range h.before.Status.Conditions {
-		was := &h.before.Status.Conditions[i]
+func (c *statusGraph) conditionHistory(h canaryWritten, now *flaggerv1.CanaryCondition) {
+	for i := range h.Before.Status.Conditions {
+		was := &h.Before.Status.Conditions[i]
 		if was.Type != now.Type {
 			continue
 		}
 		if now.ObservedGeneration < was.ObservedGeneration {
-			l.Violate("I13", h.record.Name(), "condition %s went from generation %d back to %d", now.Type, was.ObservedGeneration, now.ObservedGeneration)
+			c.Violate("I13", h.Record.Name(), "condition %s went from generation %d back to %d", now.Type, was.ObservedGeneration, now.ObservedGeneration)
 		}
 		if was.Status == now.Status && !was.LastTransitionTime.Equal(&now.LastTransitionTime) {
-			l.Violate("I13", h.record.Name(), "condition %s is still %s, but its transition time changed from %s to %s", now.Type, now.Status, was.LastTransitionTime, now.LastTransitionTime)
+			c.Violate("I13", h.Record.Name(), "condition %s is still %s, but its transition time changed from %s to %s", now.Type, now.Status, was.LastTransitionTime, now.LastTransitionTime)
 		}
 	}
 }
 
+// endedRuns are the runs that have ended, for I23 and I27.
+type endedRuns struct{ *ledger }
+
 // stableOutcomes returns the facts for I23.
-func (l *ledger) stableOutcomes(event any) []oracle.Outcome {
+func (c *endedRuns) stableOutcomes(event any) []oracle.Outcome {
 	h, ok := event.(canaryWritten)
-	if !ok || h.record == nil || !h.BySerin || !h.statusChanged() || !h.record.statusBySerin() {
+	if !ok || !h.StatusReported() || !h.Record.statusBySerin() {
 		return nil
 	}
-	r, before, after := h.record, &h.before.Status, &h.after.Status
+	r, before, after := h.Record, &h.Before.Status, &h.After.Status
 	if r.run == nil || !isActive(before.Phase) || after.Phase != flaggerv1.CanaryPhaseFailed {
 		return nil
 	}
@@ -103,49 +109,49 @@ func (l *ledger) stableOutcomes(event any) []oracle.Outcome {
 	touched := r.primary.writtenByOthers.After(r.run.began) || r.primary.removed.After(r.run.began) || r.primary.created.After(r.run.began)
 	return []oracle.Outcome{{
 		Release: r.Name(), What: "it was rolled back", Before: r.run.primaryContent, Stable: r.primary.content,
-		RolledBack: !failedPromotion && !touched && r.run.primaryContent != "" && l.OldestView().After(r.run.promotedAt),
+		RolledBack: !failedPromotion && !touched && r.run.primaryContent != "" && c.OldestView().After(r.run.promotedAt),
 	}}
 }
 
 // failedRevisions is the part of I23 about failed revisions: they are neither recorded as promoted nor released again.
-func (l *ledger) failedRevisions(event any) {
+func (c *endedRuns) failedRevisions(event any) {
 	h, ok := event.(canaryWritten)
-	if !ok || h.record == nil || !h.BySerin || !h.statusChanged() || !h.record.statusBySerin() {
+	if !ok || !h.StatusReported() || !h.Record.statusBySerin() {
 		return
 	}
-	if before, after := &h.before.Status, &h.after.Status; after.LastPromotedSpec != before.LastPromotedSpec && before.Phase == after.Phase {
-		l.checkRecordedPromotion(h)
+	if before, after := &h.Before.Status, &h.After.Status; after.LastPromotedSpec != before.LastPromotedSpec && before.Phase == after.Phase {
+		c.checkRecordedPromotion(h)
 	}
-	if h.newRun != nil && isEnded(h.before.Status.Phase) {
-		l.checkRetriedRevision(h)
+	if h.newRun != nil && isEnded(h.Before.Status.Phase) {
+		c.checkRetriedRevision(h)
 	}
 }
 
 // checkRecordedPromotion checks that after a failed promotion, the revision of the primary is recorded as promoted only once
 // the primary is ready.
-func (l *ledger) checkRecordedPromotion(h canaryWritten) {
-	r, before := h.record, &h.before.Status
+func (c *endedRuns) checkRecordedPromotion(h canaryWritten) {
+	r, before := h.Record, &h.Before.Status
 	// Another actor may have written the phase since then.
 	unknown := r.promotionFailed || before.Serin != nil && before.Serin.Promoted == "none"
 	switch {
 	case !unknown:
-		l.Violate("I23", r.Name(), "lastPromotedSpec changed in phase %s", before.Phase)
-	case !r.primary.ready.EverSince(l.OldestView()):
-		l.Violate("I23", r.Name(), "lastPromotedSpec changed in phase %s, but the primary has not been ready for %s", before.Phase, l.Lag)
+		c.Violate("I23", r.Name(), "lastPromotedSpec changed in phase %s", before.Phase)
+	case !r.primary.ready.EverSince(c.OldestView()):
+		c.Violate("I23", r.Name(), "lastPromotedSpec changed in phase %s, but the primary has not been ready for %s", before.Phase, c.Lag)
 	}
 }
 
 // checkRetriedRevision checks that a revision that was rolled back is not released again automatically.
-func (l *ledger) checkRetriedRevision(h canaryWritten) {
-	r := h.record
-	if before := h.before.Status.Phase; before != flaggerv1.CanaryPhaseFailed || r.failedContent == "" {
+func (c *endedRuns) checkRetriedRevision(h canaryWritten) {
+	r := h.Record
+	if before := h.Before.Status.Phase; before != flaggerv1.CanaryPhaseFailed || r.failedContent == "" {
 		return
 	}
 	if !slices.Contains(h.newRun.targetContents, r.failedContent) || len(h.newRun.targetContents) > 1 || !r.failedAt.After(r.target.contentChanged()) {
 		return
 	}
 	if !r.hasCommand("retry", time.Time{}) && r.target.writtenByOthers.Before(r.failedAt) {
-		l.Violate("I23", r.Name(), "%s, which was rolled back, is released again, although no user requested it", r.failedContent)
+		c.Violate("I23", r.Name(), "%s, which was rolled back, is released again, although no user requested it", r.failedContent)
 	}
 }
 
@@ -163,11 +169,11 @@ type executedCommands struct {
 // observe is the part of I24 about commands: each is executed once, and only if a user gave it.
 func (c *executedCommands) observe(event any) {
 	h, ok := event.(canaryWritten)
-	if !ok || h.record == nil || !h.BySerin || !h.statusChanged() || h.after.Status.Serin == nil {
+	if !ok || !h.StatusReported() || h.After.Status.Serin == nil {
 		return
 	}
-	r, now, was := h.record, h.after.Status.Serin, ""
-	if s := h.before.Status.Serin; s != nil {
+	r, now, was := h.Record, h.After.Status.Serin, ""
+	if s := h.Before.Status.Serin; s != nil {
 		was = s.Command
 	}
 	if now.Command != "" && now.Command != was {
@@ -181,7 +187,7 @@ func (c *executedCommands) observe(event any) {
 			c.Violate("I24", r.Name(), "%s was executed, although no user gave it", now.Command)
 		}
 		c.executed[key] = c.Now()
-		if verb == "abort" && h.after.Status.Serin.Run == run {
+		if verb == "abort" && h.After.Status.Serin.Run == run {
 			c.aborted[string(r.UID)+" "+run] = true
 		}
 	}
@@ -190,16 +196,16 @@ func (c *executedCommands) observe(event any) {
 // promotions returns the facts for I24.
 func (c *executedCommands) promotions(event any) []oracle.Outcome {
 	h, ok := event.(canaryWritten)
-	if !ok || h.record == nil || !h.BySerin || !h.statusChanged() || h.after.Status.Serin == nil || h.newRun != nil || !h.record.statusBySerin() {
+	if !ok || !h.StatusReported() || h.After.Status.Serin == nil || h.newRun != nil || !h.Record.statusBySerin() {
 		return nil
 	}
-	before, after, run := h.before.Status.Phase, h.after.Status.Phase, h.after.Status.Serin.Run
+	before, after, run := h.Before.Status.Phase, h.After.Status.Phase, h.After.Status.Serin.Run
 	promoted := after == flaggerv1.CanaryPhasePromoting || after == flaggerv1.CanaryPhaseFinalising || after == flaggerv1.CanaryPhaseSucceeded
 	if before == after || !promoted {
 		return nil
 	}
 	return []oracle.Outcome{{
-		Release: h.record.Name(), What: fmt.Sprintf("run %s went from %s to %s", run, before, after), Aborted: c.aborted[string(h.record.UID)+" "+run],
+		Release: h.Record.Name(), What: fmt.Sprintf("run %s went from %s to %s", run, before, after), Aborted: c.aborted[string(h.Record.UID)+" "+run],
 	}}
 }
 
@@ -222,23 +228,26 @@ func (l *ledger) effects(event any) []oracle.Effect {
 	return []oracle.Effect{{Release: of[0].Name(), What: what, SuspendedSince: of[0].SuspendedSince}}
 }
 
+// waits are the Canaries that wait, for I26.
+type waits struct{ *ledger }
+
 // explainedNoRequeue is the part of I26 about reconciliations: if nothing requeues the release, its status reports what it
 // waits for.
-func (l *ledger) explainedNoRequeue(event any) {
+func (c *waits) explainedNoRequeue(event any) {
 	h, ok := event.(sim.Reconciled)
 	if !ok || h.Err != nil || h.Result.RequeueAfter > 0 {
 		return
 	}
-	r := l.ByName[h.Release]
+	r := c.ByName[h.Release]
 	if r == nil || !isActive(r.phase()) && r.phase() != flaggerv1.CanaryPhaseInitializing || r.canary.Spec.Suspend || isDeleting(r) {
 		return
 	}
 	// A write or a pending answer requeues the release; and the process may have observed an older state.
-	if r.statusChanged.After(l.OldestView()) || l.processState(h.Instance).inFlight[r.UID] != nil || r.lastTouched(l).After(l.OldestView()) {
+	if r.statusChanged.After(c.OldestView()) || c.processState(h.Instance).inFlight[r.UID] != nil || r.lastTouched(c.ledger).After(c.OldestView()) {
 		return
 	}
 	if !isExplainedWait(r.status) {
-		l.Violate("I26", r.Name(), "in phase %s nothing requeues it, and its status names no gate that a user or another event opens", r.phase())
+		c.Violate("I26", r.Name(), "in phase %s nothing requeues it, and its status names no gate that a user or another event opens", r.phase())
 	}
 }
 
@@ -264,10 +273,10 @@ func (r *record) lastTouched(l *ledger) time.Time {
 }
 
 // waiting returns the facts for I26.
-func (l *ledger) waiting() []oracle.Waiting {
+func (c *waits) waiting() []oracle.Waiting {
 	var out []oracle.Waiting
-	for _, r := range l.All {
-		if !r.Gone() && !r.canary.Spec.Suspend && !isDeleting(r) && !isEnded(r.phase()) && len(l.olderConflicts(r)) == 0 {
+	for _, r := range c.All {
+		if !r.Gone() && !r.canary.Spec.Suspend && !isDeleting(r) && !isEnded(r.phase()) && len(c.olderConflicts(r)) == 0 {
 			out = append(out, oracle.Waiting{Release: r.Name(), Phase: string(r.phase()), Explained: isExplainedWait(r.status)})
 		}
 	}

@@ -14,8 +14,11 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
+// routeChanges are the changes of weights, for I1, I2 and I7.
+type routeChanges struct{ *ledger }
+
 // trafficShifts returns the facts for I1.
-func (l *ledger) trafficShifts(event any) []oracle.TrafficShift {
+func (c *routeChanges) trafficShifts(event any) []oracle.TrafficShift {
 	h, ok := event.(routeWritten)
 	if !ok || !h.BySerin || !h.after.found || h.record.hasNoRouter() || h.after.canary == h.before.canary {
 		return nil
@@ -25,7 +28,7 @@ func (l *ledger) trafficShifts(event any) []oracle.TrafficShift {
 	if h.after.canary > h.before.canary {
 		shift.To, shift.OthersAnswer = &r.target.Pods, true // regardless of the primary: no plan begins with a canary without pods
 	} else {
-		shift.To, shift.OthersAnswer = &r.primary.Pods, r.target.AnsweredSince(l.OldestView()) && !l.JustStarted(h.Actor)
+		shift.To, shift.OthersAnswer = &r.primary.Pods, r.target.AnsweredSince(c.OldestView()) && !c.JustStarted(h.Actor)
 	}
 	return []oracle.TrafficShift{shift}
 }
@@ -76,30 +79,30 @@ func (c *readyBackends) Finish() {
 }
 
 // plannedWeights returns the facts for I2.
-func (l *ledger) plannedWeights(event any) []oracle.WeightChange {
+func (c *routeChanges) plannedWeights(event any) []oracle.WeightChange {
 	h, ok := event.(routeWritten)
 	if !ok || !h.BySerin || h.Type == store.Deleted {
 		return nil
 	}
 	r, weight, before := h.record, h.after.canary, h.before.canary
 	change := oracle.WeightChange{Release: r.Name(), Phase: string(r.phase()), From: before, To: weight}
-	specs := l.expectations(r)
+	specs := c.expectations(r)
 	switch {
 	case h.after.problem != "" && h.before.problem == "":
 		change.Problem = fmt.Sprintf("%s: canary %d, primary %d", h.after.problem, h.after.canary, h.after.primary)
-	case !h.after.found || weight == 0 || l.mayBeOutdated(h.Actor, r) || r.statusOverwritten.After(l.OldestView()): // the process may not have observed the phase that a user wrote
+	case !h.after.found || weight == 0 || c.mayBeOutdated(h.Actor, r) || r.statusOverwritten.After(c.OldestView()): // the process may not have observed the phase that a user wrote
 		change.Allowed = true
 	case weight < before:
-		change.Allowed = !h.before.found || l.mayFall(r, weight, before, specs)
+		change.Allowed = !h.before.found || c.mayFall(r, weight, before, specs)
 	default:
-		change.Allowed = l.mayRise(r, weight, before, specs)
+		change.Allowed = c.mayRise(r, weight, before, specs)
 	}
 	return []oracle.WeightChange{change}
 }
 
 // mayFall reports whether a weight may decrease: during a promotion or a rollback, or to the weight of the run before another
 // actor raised it. I34 checks by how much during a rollback.
-func (l *ledger) mayFall(r *record, weight, before int, expected []*expectation) bool {
+func (c *routeChanges) mayFall(r *record, weight, before int, expected []*expectation) bool {
 	failed := func(d *expectation) bool { return r.status.FailedChecks >= d.threshold }
 	if isAnalysing(r.phase()) && slices.ContainsFunc(expected, func(d *expectation) bool { return d.weighted }) &&
 		(r.status.Serin != nil && (r.status.Serin.Intent == "rollback" || r.status.Serin.Intent == "cancel") || slices.ContainsFunc(expected, failed)) {
@@ -111,11 +114,11 @@ func (l *ledger) mayFall(r *record, weight, before int, expected []*expectation)
 
 // mayRise reports whether a weight may increase: to the next weight of the plan, to the weight in the status, or to 100 if the
 // primary cannot serve the promoted revision.
-func (l *ledger) mayRise(r *record, weight, before int, expected []*expectation) bool {
+func (c *routeChanges) mayRise(r *record, weight, before int, expected []*expectation) bool {
 	switch r.phase() {
 	case flaggerv1.CanaryPhasePromoting, flaggerv1.CanaryPhaseFinalising:
 		returned := slices.ContainsFunc(expected, func(d *expectation) bool { return d.isPromotionStep(weight, r.status.CanaryWeight) })
-		return weight == 100 && !r.primary.ready.AlwaysSince(l.OldestView()) || r.routeRecreated(before) && (weight == r.status.CanaryWeight || returned)
+		return weight == 100 && !r.primary.ready.AlwaysSince(c.OldestView()) || r.routeRecreated(before) && (weight == r.status.CanaryWeight || returned)
 	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:
 	default:
 		return r.routeRecreated(before) // it was recreated with its previous weight
@@ -138,8 +141,11 @@ func (l *ledger) mayRise(r *record, weight, before int, expected []*expectation)
 // routeRecreated reports whether a write recreates the route.
 func (r *record) routeRecreated(before int) bool { return before == 0 && !r.route.found }
 
+// canaryPods are the changes of the pods of the canary, for I5.
+type canaryPods struct{ *ledger }
+
 // scaleDowns returns the facts for I5.
-func (l *ledger) scaleDowns(event any) []oracle.ScaleDown {
+func (c *canaryPods) scaleDowns(event any) []oracle.ScaleDown {
 	h, ok := event.(workloadWritten)
 	if !ok || !h.BySerin || h.primary || h.Type != store.Modified || h.replicas >= h.previousReplicas {
 		return nil
@@ -147,41 +153,41 @@ func (l *ledger) scaleDowns(event any) []oracle.ScaleDown {
 	r := h.record
 	down := oracle.ScaleDown{Release: r.Name(), What: fmt.Sprintf("the canary went from %d to %d pods", h.previousReplicas, h.replicas)}
 	switch {
-	case r.route.canary > 0 && l.JustStarted(h.Actor): // its first list of routes may be older than a change by a user
-	case r.route.canary > 0 && !r.route.changedByOthers.After(l.OldestView()) && !r.route.outdatedWrite.After(l.OldestView()):
+	case r.route.canary > 0 && c.JustStarted(h.Actor): // its first list of routes may be older than a change by a user
+	case r.route.canary > 0 && !r.route.changedByOthers.After(c.OldestView()) && !r.route.outdatedWrite.After(c.OldestView()):
 		down.HasTraffic = true
-	case l.mayBeOutdated(h.Actor, r) && r.route.trafficRemoved.After(l.OldestView()): // it may not have observed that the route had traffic
+	case c.mayBeOutdated(h.Actor, r) && r.route.trafficRemoved.After(c.OldestView()): // it may not have observed that the route had traffic
 	case !r.route.removedWithoutPods && !r.route.changedByOthers.After(r.route.trafficRemoved):
 		// If the write that records when traffic was removed is lost, the time of the previous record applies, which is at most
 		// half a drain delay older.
-		down.TrafficRemoved, down.MinDelay = r.route.trafficRemoved, l.drainDelay/2
+		down.TrafficRemoved, down.MinDelay = r.route.trafficRemoved, c.drainDelay/2
 	}
 	return []oracle.ScaleDown{down}
 }
 
 // noRaiseInRollback is the part of I5 about rollbacks: they raise neither the weight nor the pods of the canary.
-func (l *ledger) noRaiseInRollback(event any) {
+func (c *canaryPods) noRaiseInRollback(event any) {
 	switch h := event.(type) {
 	case workloadWritten:
-		if h.BySerin && !h.primary && h.Type == store.Modified && h.replicas > h.previousReplicas && l.isRollingBack(h.record) {
-			l.Violate("I5", h.record.Name(), "the canary went from %d to %d pods although the release is being rolled back", h.previousReplicas, h.replicas)
+		if h.BySerin && !h.primary && h.Type == store.Modified && h.replicas > h.previousReplicas && c.isRollingBack(h.record) {
+			c.Violate("I5", h.record.Name(), "the canary went from %d to %d pods although the release is being rolled back", h.previousReplicas, h.replicas)
 		}
 	case routeWritten:
 		recreated := h.record.routeRecreated(h.before.canary) && h.after.canary == h.record.status.CanaryWeight // it was recreated with its previous weight
-		if h.BySerin && h.after.canary > h.before.canary && l.isRollingBack(h.record) && !recreated {
-			l.Violate("I5", h.record.Name(), "the canary's weight rose from %d to %d although the release is being rolled back", h.before.canary, h.after.canary)
+		if h.BySerin && h.after.canary > h.before.canary && c.isRollingBack(h.record) && !recreated {
+			c.Violate("I5", h.record.Name(), "the canary's weight rose from %d to %d although the release is being rolled back", h.before.canary, h.after.canary)
 		}
 	}
 }
 
 // isRollingBack reports whether every process must know that the release is being rolled back.
-func (l *ledger) isRollingBack(r *record) bool {
-	return r.run != nil && r.statusBySerin() && r.run.intent == "rollback" && r.run.intentChanged.Before(l.OldestView()) && r.status.Serin != nil &&
+func (c *canaryPods) isRollingBack(r *record) bool {
+	return r.run != nil && r.statusBySerin() && r.run.intent == "rollback" && r.run.intentChanged.Before(c.OldestView()) && r.status.Serin != nil &&
 		r.status.Serin.Run == r.run.name && r.status.Serin.Intent == "rollback"
 }
 
 // readyWeights returns the facts for I7.
-func (l *ledger) readyWeights(event any) []oracle.WeightChange {
+func (c *routeChanges) readyWeights(event any) []oracle.WeightChange {
 	h, ok := event.(routeWritten)
 	if !ok || !h.BySerin || !h.after.found {
 		return nil
@@ -190,7 +196,7 @@ func (l *ledger) readyWeights(event any) []oracle.WeightChange {
 	advances := r.phase() == flaggerv1.CanaryPhaseProgressing && h.after.canary > r.status.CanaryWeight && !r.afterPromotion()
 	return []oracle.WeightChange{{
 		Release: r.Name(), From: h.before.canary, To: h.after.canary,
-		Allowed: !advances || r.target.ready.EverSince(l.OldestView()) || r.target.disturbedAt.After(l.OldestView()),
+		Allowed: !advances || r.target.ready.EverSince(c.OldestView()) || r.target.disturbedAt.After(c.OldestView()),
 	}}
 }
 
@@ -260,7 +266,7 @@ func (c *restoration) Observe(event any) {
 			}
 		}
 	case canaryWritten:
-		if h.BySerin && h.before != nil && h.before.DeletionTimestamp != nil && len(h.before.Finalizers) > 0 && (h.after == nil || len(h.after.Finalizers) == 0) {
+		if h.BySerin && h.Before != nil && h.Before.DeletionTimestamp != nil && len(h.Before.Finalizers) > 0 && (h.After == nil || len(h.After.Finalizers) == 0) {
 			c.checkFinalizerRemoval(h)
 		}
 	}
@@ -268,7 +274,7 @@ func (c *restoration) Observe(event any) {
 
 // checkFinalizerRemoval checks the cluster when the finalizer is removed.
 func (c *restoration) checkFinalizerRemoval(h canaryWritten) {
-	r := h.record
+	r := h.Record
 	// A Canary that references no workload has nothing to restore.
 	notRestored := func(d *expectation) bool { return !d.spec.RevertOnDeletion || d.spec.TargetRef.Kind != r.kind.Kind }
 	if r == nil || !c.ownsTarget(r) || slices.ContainsFunc(c.expectations(r), notRestored) || r.target.version == nil || r.target.removed.After(c.OldestView()) {
@@ -293,8 +299,8 @@ func (c *restoration) Finish() {
 
 // canBeRemoved reports whether a deleted Canary waits for nothing but Serin: its target is ready, and no other Canary has the
 // same target.
-func (l *ledger) canBeRemoved(r *record) bool {
-	return len(l.olderConflicts(r)) == 0 && (r.target.version == nil || r.target.ready.True) && slices.Contains(r.canary.Finalizers, "finalizer.flagger.app")
+func (c *restoration) canBeRemoved(r *record) bool {
+	return len(c.olderConflicts(r)) == 0 && (r.target.version == nil || r.target.ready.True) && slices.Contains(r.canary.Finalizers, "finalizer.flagger.app")
 }
 
 func isDeleting(r *record) bool { return r.canary != nil && r.canary.DeletionTimestamp != nil }

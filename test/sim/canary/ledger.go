@@ -75,18 +75,11 @@ func (l *ledger) minInterval(r *record) time.Duration {
 
 // canaryWritten is a write of a Canary.
 type canaryWritten struct {
-	oracle.Write
+	oracle.ReleaseWritten[*record, *flaggerv1.Canary]
 
-	record        *record
-	before, after *flaggerv1.Canary // nil before the creation and after the deletion
 	// newRun is the run that begins with this write. opensWindow reports whether a window begins with it.
 	newRun      *run
 	opensWindow bool
-}
-
-// statusChanged reports whether the status changed.
-func (m canaryWritten) statusChanged() bool {
-	return m.before != nil && m.after != nil && m.Subresource == "status"
 }
 
 // routeWritten is a write of the object that contains the weights.
@@ -138,18 +131,19 @@ func (l *ledger) Interpret(event any) []any {
 // Record implements oracle.Recorder.
 func (l *ledger) Record(event any) {
 	l.Ledger.Record(event)
+	record := &recorder{l}
 	switch h := event.(type) {
 	case oracle.Write:
 		if l.Clocks.Changed && h.BySerin && l.Clocks.Differ() {
 			l.clocksDiffered = l.Now()
 		}
-		l.recordConfig(h)
+		record.recordConfig(h)
 	case canaryWritten:
-		l.recordCanary(h)
+		record.recordCanary(h)
 	case routeWritten:
-		l.recordRoute(h)
+		record.recordRoute(h)
 	case workloadWritten:
-		l.recordWorkload(h)
+		record.recordWorkload(h)
 	case *query:
 		l.processState(h.process).inFlight[h.record.UID] = h
 	case queryAnswered:
@@ -161,7 +155,7 @@ func (l *ledger) Record(event any) {
 		}
 		life.answers[h.record.UID][h.request.ID] = h.query
 	case cluster.PodDied:
-		l.recordPodDeath(h)
+		record.recordPodDeath(h)
 	case sim.ProcessStarted:
 		l.processState(h.Instance) // registers the process as running
 	case sim.ProcessCrashed:
@@ -169,14 +163,17 @@ func (l *ledger) Record(event any) {
 	}
 }
 
+// recorder updates the records of a ledger.
+type recorder struct{ *ledger }
+
 // recordPodDeath records that a pod of a workload failed.
-func (l *ledger) recordPodDeath(h cluster.PodDied) {
+func (c *recorder) recordPodDeath(h cluster.PodDied) {
 	key := types.NamespacedName{Namespace: h.Namespace, Name: h.Deployment}
-	for _, r := range l.byObject[oracle.KeyOf(actors.DeploymentKind, key)] {
+	for _, r := range c.byObject[oracle.KeyOf(actors.DeploymentKind, key)] {
 		if h.Deployment == r.canary.Spec.TargetRef.Name {
-			r.target.disturbedAt = l.Now()
+			r.target.disturbedAt = c.Now()
 		} else {
-			r.primary.disturbedAt = l.Now()
+			r.primary.disturbedAt = c.Now()
 		}
 	}
 }
@@ -225,18 +222,16 @@ func (l *ledger) readWrite(e *store.Event) []any {
 }
 
 func (l *ledger) readCanary(e oracle.Write) canaryWritten {
-	m := canaryWritten{Write: e, record: l.ByUID[e.New.UID()], before: decodeState(actors.Typed[*flaggerv1.Canary](l.World, e.Old))}
-	if e.Type != store.Deleted {
-		m.after = decodeState(actors.Typed[*flaggerv1.Canary](l.World, e.New))
-	}
-	if m.record == nil || !m.statusChanged() {
+	m := canaryWritten{ReleaseWritten: oracle.NewReleaseWritten[*record, *flaggerv1.Canary](l.World, e, l.ByUID[e.New.UID()])}
+	m.Before, m.After = decodeState(m.Before), decodeState(m.After)
+	if m.Record == nil || !m.StatusChanged() {
 		return m
 	}
-	before, after := &m.before.Status, &m.after.Status
+	before, after := &m.Before.Status, &m.After.Status
 	if name := runName(after); l.beginsRun(m, name) {
 		m.newRun = &run{
-			name: name, began: l.Now(), phaseBefore: before.Phase, targetContents: m.record.target.contentHistory.Since(l.OldestView()), primaryContent: m.record.primary.content,
-			beganWithTraffic: m.record.promotionFailed && m.record.route.canary > 0,
+			name: name, began: l.Now(), phaseBefore: before.Phase, targetContents: m.Record.target.contentHistory.Since(l.OldestView()), primaryContent: m.Record.primary.content,
+			beganWithTraffic: m.Record.promotionFailed && m.Record.route.canary > 0,
 		}
 	}
 	m.opensWindow = windowStart(after) != windowStart(before) && !windowStart(after).IsZero()
@@ -247,19 +242,19 @@ func (l *ledger) readCanary(e oracle.Write) canaryWritten {
 // a run, no run begins unless another revision is released; nor does a cancellation begin one, which returns to the revision of
 // the primary.
 func (l *ledger) beginsRun(m canaryWritten, name string) bool {
-	before, after := &m.before.Status, &m.after.Status
+	before, after := &m.Before.Status, &m.After.Status
 	switch {
 	case !isActive(after.Phase):
 		return false
-	case m.record.run != nil && !hasNoRunName(after) && name == m.record.run.name:
+	case m.Record.run != nil && !hasNoRunName(after) && name == m.Record.run.name:
 		return false // it continues, even if a user wrote another phase in between
-	case m.record.run != nil && before.Phase == flaggerv1.CanaryPhaseFailed && after.Phase == flaggerv1.CanaryPhasePromoting && revisionOf(after) == revisionOf(before):
+	case m.Record.run != nil && before.Phase == flaggerv1.CanaryPhaseFailed && after.Phase == flaggerv1.CanaryPhasePromoting && revisionOf(after) == revisionOf(before):
 		return false // a failed promotion continues
 	case !isActive(before.Phase):
 		return true
 	case name == runName(before):
 		return false
-	case m.record.run != nil && (hasNoRunName(after) || hasNoRunName(before)):
+	case m.Record.run != nil && (hasNoRunName(after) || hasNoRunName(before)):
 		return m.BySerin && !hasNoRunName(after) && revisionOf(after) != revisionOf(before) && after.LastAppliedSpec != after.LastPromotedSpec
 	default:
 		return true
@@ -324,56 +319,51 @@ func windowStart(status *flaggerv1.CanaryStatus) time.Time {
 	return status.Serin.Window.Start.Time
 }
 
-func (l *ledger) recordCanary(h canaryWritten) {
-	r := h.record
+func (c *recorder) recordCanary(h canaryWritten) {
+	r := h.Record
 	if h.Type == store.Deleted {
 		if r != nil {
-			r.DeletedAt = l.Now()
-			l.Remove(r.Key, r)
-			l.indexObjects()
+			r.DeletedAt = c.Now()
+			c.Remove(r.Key, r)
+			c.indexObjects()
 		}
 		return
 	}
 	if r == nil {
-		r = &record{kind: l.kindOf(h), created: l.Now()}
+		r = &record{kind: c.kindOf(h), created: c.Now()}
 		r.Key, r.UID = h.Key, h.New.UID()
-		l.Add(r.Key, r.UID, r)
+		c.Add(r.Key, r.UID, r)
 	}
 	old := r.canary
-	r.object, r.canary, r.status, r.changed = h.New, h.after, &h.after.Status, l.Now()
-	if old == nil || !sameTarget(old.Spec.TargetRef, h.after.Spec.TargetRef) {
-		r.targetSince = l.Now()
+	r.object, r.canary, r.status, r.changed = h.New, h.After, &h.After.Status, c.Now()
+	if old == nil || !sameTarget(old.Spec.TargetRef, h.After.Spec.TargetRef) {
+		r.targetSince = c.Now()
 	}
-	if old == nil || old.Generation != h.after.Generation {
-		r.Specs.Set(expectationOf(&h.after.Spec), l.Now())
-		l.updateReadiness(r, &r.target)
-		l.updateReadiness(r, &r.primary)
-		l.indexObjects()
-		l.recordExistingRoute(r)
-		switch suspended := h.after.Spec.Suspend; {
-		case suspended && r.SuspendedSince.IsZero():
-			r.SuspendedSince = l.Now()
-		case !suspended:
-			r.SuspendedSince = time.Time{}
-		}
+	if old == nil || old.Generation != h.After.Generation {
+		r.Specs.Set(expectationOf(&h.After.Spec), c.Now())
+		c.updateReadiness(r, &r.target)
+		c.updateReadiness(r, &r.primary)
+		c.indexObjects()
+		c.recordExistingRoute(r)
+		r.SetSuspended(h.After.Spec.Suspend, c.Now())
 	}
-	if said := h.after.Annotations["serin.dev/command"]; said != "" && (old == nil || old.Annotations["serin.dev/command"] != said) {
+	if said := h.After.Annotations["serin.dev/command"]; said != "" && (old == nil || old.Annotations["serin.dev/command"] != said) {
 		verb, name, _ := strings.Cut(said, "@")
-		r.commands = append(r.commands, command{verb, name, l.Now()})
+		r.commands = append(r.commands, command{verb, name, c.Now()})
 	}
 	if old == nil {
-		l.recordExisting(r)
+		c.recordExisting(r)
 	}
-	if h.statusChanged() {
-		l.recordStatus(r, h)
+	if h.StatusChanged() {
+		c.recordStatus(r, h)
 	}
 }
 
 // kindOf returns the kind of the workload that a Canary targets. A Canary whose target kind has no such object releases
 // nothing.
-func (l *ledger) kindOf(h canaryWritten) schema.GroupKind {
-	target := types.NamespacedName{Namespace: h.Key.Namespace, Name: h.after.Spec.TargetRef.Name}
-	if h.after.Spec.TargetRef.Kind == actors.DaemonSetKind.Kind && l.World.Server.Peek(actors.DaemonSetKind, target) != nil {
+func (c *recorder) kindOf(h canaryWritten) schema.GroupKind {
+	target := types.NamespacedName{Namespace: h.Key.Namespace, Name: h.After.Spec.TargetRef.Name}
+	if h.After.Spec.TargetRef.Kind == actors.DaemonSetKind.Kind && c.World.Server.Peek(actors.DaemonSetKind, target) != nil {
 		return actors.DaemonSetKind
 	}
 	return actors.DeploymentKind
@@ -381,8 +371,8 @@ func (l *ledger) kindOf(h canaryWritten) schema.GroupKind {
 
 // recordExisting records the existing objects of a new release. Some process may still observe what the target ran under a
 // Canary that is gone.
-func (l *ledger) recordExisting(r *record) {
-	for _, before := range l.All {
+func (c *recorder) recordExisting(r *record) {
+	for _, before := range c.All {
 		if before != r && before.Key.Namespace == r.Key.Namespace && sameTarget(before.canary.Spec.TargetRef, r.canary.Spec.TargetRef) {
 			r.target.contentHistory = slices.Clone(before.target.contentHistory)
 		}
@@ -392,72 +382,73 @@ func (l *ledger) recordExisting(r *record) {
 		if copy == &r.primary {
 			name += "-primary"
 		}
-		if v := l.World.Server.Peek(r.kind, types.NamespacedName{Namespace: r.Key.Namespace, Name: name}); v != nil {
-			l.recordPods(r, copy, v, "")
+		if v := c.World.Server.Peek(r.kind, types.NamespacedName{Namespace: r.Key.Namespace, Name: name}); v != nil {
+			c.recordPods(r, copy, v, "")
 		}
 	}
 }
 
 // recordExistingRoute records the weights when a spec names another kind of route, which was not observed before.
-func (l *ledger) recordExistingRoute(r *record) {
+func (c *recorder) recordExistingRoute(r *record) {
 	for _, at := range r.objectKeys() {
 		if !r.hasWeights(at) {
 			continue
 		}
 		r.route.weights = weights{}
-		if v := l.World.Server.Peek(at.Kind, at.Key); v != nil {
+		if v := c.World.Server.Peek(at.Kind, at.Key); v != nil {
 			r.route.weights = r.weightsOf(v)
 		}
 	}
 }
 
-func (l *ledger) recordStatus(r *record, h canaryWritten) {
-	r.statusChanged, r.statusActor = l.Now(), h.Actor
+func (c *recorder) recordStatus(r *record, h canaryWritten) {
+	r.statusChanged, r.statusActor = c.Now(), h.Actor
 	if !h.BySerin {
-		r.statusOverwritten, r.statusActor = l.Now(), ""
+		r.statusOverwritten, r.statusActor = c.Now(), ""
 	}
-	switch phase := h.after.Status.Phase; {
+	switch phase := h.After.Status.Phase; {
 	case h.newRun != nil:
-		if isAnalysing(h.before.Status.Phase) && r.run != nil && r.route.trafficRemoved.After(r.run.began) {
+		if isAnalysing(h.Before.Status.Phase) && r.run != nil && r.route.trafficRemoved.After(r.run.began) {
 			h.newRun.previousTrafficRemoved = r.route.trafficRemoved
 		}
 		if r.run != nil {
-			l.closePreviousRun(r)
+			c.closePreviousRun(r)
 		}
 		r.run, r.runs = h.newRun, r.runs+1
-		r.IdleSince = time.Time{}
+		r.SetIdle(false, c.Now())
 	case isEnded(phase) && r.IdleSince.IsZero():
-		r.IdleSince, r.neverStarted = l.Now(), h.before.Status.Phase == flaggerv1.CanaryPhaseWaiting
-		l.recordEnd(r, phase)
+		r.SetIdle(true, c.Now())
+		r.neverStarted = h.Before.Status.Phase == flaggerv1.CanaryPhaseWaiting
+		c.recordEnd(r, phase)
 	case !isEnded(phase):
-		r.IdleSince = time.Time{}
+		r.SetIdle(false, c.Now())
 	}
 	if r.run == nil {
 		return
 	}
-	if isActive(h.after.Status.Phase) {
-		r.run.name = runName(&h.after.Status) // the status may name it later than it begins
+	if isActive(h.After.Status.Phase) {
+		r.run.name = runName(&h.After.Status) // the status may name it later than it begins
 	}
 	if h.opensWindow {
-		r.run.window = &window{openedAt: l.Now(), statusStart: windowStart(&h.after.Status)}
-	} else if windowStart(&h.after.Status).IsZero() {
+		r.run.window = &window{openedAt: c.Now(), statusStart: windowStart(&h.After.Status)}
+	} else if windowStart(&h.After.Status).IsZero() {
 		r.run.window = nil
 	}
-	if s := h.after.Status.Serin; s != nil && s.Intent != r.run.intent {
-		r.run.intent, r.run.intentChanged = s.Intent, l.Now()
-		r.run.cancelledEarly = s.Intent == "cancel" && l.JustStarted(h.Actor)
+	if s := h.After.Status.Serin; s != nil && s.Intent != r.run.intent {
+		r.run.intent, r.run.intentChanged = s.Intent, c.Now()
+		r.run.cancelledEarly = s.Intent == "cancel" && c.JustStarted(h.Actor)
 	}
 }
 
 // closePreviousRun discards what a run cannot report reliably to the next one.
-func (l *ledger) closePreviousRun(r *record) {
+func (c *recorder) closePreviousRun(r *record) {
 	if !r.run.promotedAt.IsZero() && r.statusOverwritten.After(r.run.promotedAt) {
 		r.stableContent = "" // a user wrote the status before it reported the promotion
 	}
 }
 
 // recordEnd records the end of a run.
-func (l *ledger) recordEnd(r *record, phase flaggerv1.CanaryPhase) {
+func (c *recorder) recordEnd(r *record, phase flaggerv1.CanaryPhase) {
 	r.statusUnreliable = r.statusUnreliable || !r.statusBySerin()
 	switch {
 	case phase != flaggerv1.CanaryPhaseFailed:
@@ -473,44 +464,44 @@ func (l *ledger) recordEnd(r *record, phase flaggerv1.CanaryPhase) {
 	case phase == flaggerv1.CanaryPhaseInitialized:
 		r.stableContent = r.primary.content
 	case phase == flaggerv1.CanaryPhaseFailed && r.run != nil && len(r.run.targetContents) == 1:
-		r.failedContent, r.failedAt = r.run.targetContents[0], l.Now()
+		r.failedContent, r.failedAt = r.run.targetContents[0], c.Now()
 	case phase == flaggerv1.CanaryPhaseSucceeded:
 		r.failedContent = ""
 	}
 }
 
-func (l *ledger) recordRoute(h routeWritten) {
+func (c *recorder) recordRoute(h routeWritten) {
 	r := h.record
 	if h.before == h.after {
 		return
 	}
-	r.route.weights, r.route.changed = h.after, l.Now()
-	if h.BySerin && l.mayBeOutdated(h.Actor, r) {
-		r.route.outdatedWrite = l.Now()
+	r.route.weights, r.route.changed = h.after, c.Now()
+	if h.BySerin && c.mayBeOutdated(h.Actor, r) {
+		r.route.outdatedWrite = c.Now()
 	}
 	if r.run != nil && h.BySerin {
 		r.run.beganWithTraffic = false // from now on it has a weight that Serin set
 	}
 	switch {
 	case !h.BySerin:
-		r.route.changedByOthers = l.Now()
+		r.route.changedByOthers = c.Now()
 		if r.run != nil {
 			r.run.weightsByOthers = append(r.run.weightsByOthers, h.after.canary)
 		}
 	case h.before.canary > 0 && h.after.canary == 0:
-		r.route.trafficRemoved, r.route.removedWithoutPods = l.Now(), r.target.replicas == 0 && r.target.available == 0
+		r.route.trafficRemoved, r.route.removedWithoutPods = c.Now(), r.target.replicas == 0 && r.target.available == 0
 	}
 }
 
 // indexObjects recomputes which objects belong to which releases: the names follow from the specs.
-func (l *ledger) indexObjects() {
-	clear(l.byObject)
-	for _, r := range l.All {
+func (c *recorder) indexObjects() {
+	clear(c.byObject)
+	for _, r := range c.All {
 		if r.Gone() || r.canary == nil {
 			continue
 		}
 		for _, at := range r.objectKeys() {
-			l.byObject[at] = append(l.byObject[at], r)
+			c.byObject[at] = append(c.byObject[at], r)
 		}
 	}
 }

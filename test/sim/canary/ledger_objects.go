@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/test/sim/actors"
@@ -199,7 +198,7 @@ func (l *ledger) readWorkload(e oracle.Write, r *record) workloadWritten {
 	if h.primary && isControlledByCanary(e.New) {
 		// A process that does not know yet that a Canary was deleted creates objects for the deleted one, not for a new one of
 		// the same name.
-		h.BySerin = e.BySerin && controllerOf(e.New) == flaggerv1.CanaryKind+" "+string(r.UID)
+		h.BySerin = e.BySerin && actors.ControllerOf(e.New.Meta()).UID == r.UID
 	} else {
 		h.BySerin = e.BySerin && l.ownsTarget(r)
 	}
@@ -219,66 +218,66 @@ func (l *ledger) readWorkload(e oracle.Write, r *record) workloadWritten {
 	return h
 }
 
-func (l *ledger) recordWorkload(h workloadWritten) {
+func (c *recorder) recordWorkload(h workloadWritten) {
 	p := h.state
 	if h.Type == store.Deleted {
 		p.version, p.template, p.content, p.replicas, p.available = nil, nil, "", 0, 0
-		p.recordCount(l.Now())
-		p.removed = l.Now()
-		l.setReady(p, false, false)
+		p.recordCount(c.Now())
+		p.removed = c.Now()
+		c.setReady(p, false, false)
 		return
 	}
 	if !h.BySerin && h.Subresource != "status" {
-		p.writtenByOthers, p.disturbedAt = l.Now(), l.Now()
+		p.writtenByOthers, p.disturbedAt = c.Now(), c.Now()
 	}
 	switch {
 	case h.replicas > 0:
 		p.scaledToZero = time.Time{}
 	case h.BySerin && h.previousReplicas > 0:
-		p.scaledToZero = l.Now()
+		p.scaledToZero = c.Now()
 	}
-	l.recordPods(h.record, p, h.New, h.content)
+	c.recordPods(h.record, p, h.New, h.content)
 	if h.content != "" && h.primary {
-		l.recordStable(h.record, h.BySerin, h.content)
+		c.recordStable(h.record, h.BySerin, h.content)
 	}
 }
 
 // recordStable records that the primary runs another content.
-func (l *ledger) recordStable(r *record, ours bool, content string) {
+func (c *recorder) recordStable(r *record, ours bool, content string) {
 	switch {
 	case !ours:
 		r.stableContent = "" // a user wrote it and determines its content
 	case r.run != nil && isActive(r.status.Phase) && slices.Contains(r.run.targetContents, content):
-		r.run.promotedAt, r.stableContent, r.statusUnreliable = l.Now(), content, false
+		r.run.promotedAt, r.stableContent, r.statusUnreliable = c.Now(), content, false
 	default:
 		r.stableContent = content
 	}
 }
 
 // recordPods records the current state of a workload.
-func (l *ledger) recordPods(r *record, p *workloadState, v *store.Version, content string) {
+func (c *recorder) recordPods(r *record, p *workloadState, v *store.Version, content string) {
 	if p.version == nil {
-		p.created = l.Now()
+		p.created = c.Now()
 	}
 	if template := nested(v.Content(), "spec")["template"]; !oracle.SameMap(template, p.template) {
 		p.template = template
 		if content == "" && p.content == "" {
-			content = l.contentOf(v, p == &r.primary)
+			content = c.contentOf(v, p == &r.primary)
 		}
 		if p == &r.target {
-			l.indexObjects()
+			c.indexObjects()
 		}
 	}
 	if content != "" {
-		l.setContent(p, content)
+		c.setContent(p, content)
 	}
 	p.version = v
 	p.replicas = desiredPods(v)
-	l.updateReadiness(r, p)
+	c.updateReadiness(r, p)
 }
 
 // updateReadiness records whether a workload is ready by the current thresholds.
-func (l *ledger) updateReadiness(r *record, p *workloadState) {
+func (c *recorder) updateReadiness(r *record, p *workloadState) {
 	if p.version == nil {
 		return
 	}
@@ -300,28 +299,28 @@ func (l *ledger) updateReadiness(r *record, p *workloadState) {
 	}
 	ready := number(status, "observedGeneration", 0) >= v.Generation() && updated >= p.replicas && total <= updated &&
 		p.available >= max(updated*percent/100, min(updated, 1))
-	l.recordProgress(p, [3]int64{updated, running, p.available}, p.ready.True && (!ready || p.replicas <= 0))
-	p.recordCount(l.Now())
+	c.recordProgress(p, [3]int64{updated, running, p.available}, p.ready.True && (!ready || p.replicas <= 0))
+	p.recordCount(c.Now())
 	if p.exceedsDeadline && !deadlineExceeded(v) {
-		p.lastExceededDeadline = l.Now()
+		p.lastExceededDeadline = c.Now()
 	}
 	p.exceedsDeadline = deadlineExceeded(v)
-	l.setReady(p, ready && p.replicas > 0, p.available > 0)
+	c.setReady(p, ready && p.replicas > 0, p.available > 0)
 }
 
 // recordProgress records that a workload lost its readiness, or that more of its pods are updated, ready or available. A state
 // that lasted less than the maximum lag need not have been observed by any process.
-func (l *ledger) recordProgress(p *workloadState, counts [3]int64, lost bool) {
-	observed := l.Now().Sub(p.countedAt) > l.Lag
+func (c *recorder) recordProgress(p *workloadState, counts [3]int64, lost bool) {
+	observed := c.Now().Sub(p.countedAt) > c.Lag
 	rises := observed && (counts[0] > p.counts[0] || counts[1] > p.counts[1] || counts[2] > p.counts[2])
 	if rises {
-		p.progressTimes = append(p.progressTimes, l.Now())
+		p.progressTimes = append(p.progressTimes, c.Now())
 	}
-	if lost && l.Now().Sub(p.ready.Since) > l.Lag {
-		p.readinessLost = l.Now()
+	if lost && c.Now().Sub(p.ready.Since) > c.Lag {
+		p.readinessLost = c.Now()
 	}
 	if counts != p.counts {
-		p.counts, p.countedAt = counts, l.Now()
+		p.counts, p.countedAt = counts, c.Now()
 	}
 }
 
@@ -344,37 +343,37 @@ func deadlineExceeded(v *store.Version) bool {
 	})
 }
 
-func (l *ledger) setContent(p *workloadState, name string) {
+func (c *recorder) setContent(p *workloadState, name string) {
 	if p.content == name {
 		return
 	}
 	p.content = name
-	p.contentHistory.Set(name, l.Now())
+	p.contentHistory.Set(name, c.Now())
 }
 
-func (l *ledger) setReady(p *workloadState, ready, serves bool) {
-	p.ready.Set(ready, l.Now())
-	p.Answering.Set(serves, l.Now())
+func (c *recorder) setReady(p *workloadState, ready, serves bool) {
+	p.ready.Set(ready, c.Now())
+	p.Answering.Set(serves, c.Now())
 }
 
 // recordConfig records whether a change of configuration changed the content of a workload.
-func (l *ledger) recordConfig(h oracle.Write) {
+func (c *recorder) recordConfig(h oracle.Write) {
 	if h.Kind != actors.ConfigMapKind && h.Kind != actors.SecretKind {
 		return
 	}
-	for _, r := range l.releasesOf(h) {
+	for _, r := range c.releasesOf(h) {
 		for _, p := range []*workloadState{&r.target, &r.primary} {
 			if p.version == nil {
 				continue
 			}
 			before := p.content
-			l.setContent(p, l.contentOf(p.version, p == &r.primary))
+			c.setContent(p, c.contentOf(p.version, p == &r.primary))
 			switch {
 			case p.content == before:
 			case p == &r.primary:
-				l.recordStable(r, h.BySerin, p.content)
+				c.recordStable(r, h.BySerin, p.content)
 			default:
-				r.configChanged = l.Now()
+				r.configChanged = c.Now()
 			}
 		}
 	}

@@ -99,7 +99,7 @@ func (r *Release) useDaemonSet() {
 // podTemplate returns the pod template of a version.
 func (r *Release) podTemplate(v *actors.Version) map[string]any {
 	container := map[string]any{
-		"name": "app", "image": "registry.example/" + r.Target + ":" + v.Name,
+		"name": "app", "image": r.Image(v.Name),
 		"ports":     []any{map[string]any{"name": "http", "containerPort": int64(8080), "protocol": "TCP"}},
 		"resources": map[string]any{"requests": map[string]any{"cpu": "10m", "memory": "16Mi"}},
 	}
@@ -361,7 +361,7 @@ func (r *Release) conflictingObject(which int) *unstructured.Unstructured {
 	}}}
 	switch which {
 	case 0:
-		other := &Release{Release: actors.NewRelease("", ""), Target: r.Target + "-primary", replicas: 1}
+		other := &Release{Release: r.Release, Target: r.Target + "-primary", replicas: 1}
 		return other.newDeployment()
 	case 1:
 		return actors.NewObject("v1", "Service", r.Apex+"-canary", map[string]any{

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/actors"
@@ -130,4 +131,38 @@ func (l *Ledger) recordWrite(e Write) {
 	case e.Subresource != "status" || e.Kind == l.userStatus:
 		w.ByOthers, w.AwaitsSerin = l.Now(), true
 	}
+}
+
+// ReleaseWritten is a write of a release O with the record R.
+type ReleaseWritten[R, O comparable] struct {
+	Write
+
+	// Record is nil before the creation is recorded.
+	Record R
+	// Before and After are nil before the creation and after the deletion.
+	Before, After O
+}
+
+// NewReleaseWritten returns the write of a release with a record.
+func NewReleaseWritten[R comparable, O interface {
+	comparable
+	client.Object
+}](w *sim.World, e Write, record R) ReleaseWritten[R, O] {
+	written := ReleaseWritten[R, O]{Write: e, Record: record, Before: actors.Typed[O](w, e.Old)}
+	if e.Type != store.Deleted {
+		written.After = actors.Typed[O](w, e.New)
+	}
+	return written
+}
+
+// StatusChanged reports whether the status changed.
+func (w ReleaseWritten[R, O]) StatusChanged() bool {
+	var none O
+	return w.Before != none && w.After != none && w.Subresource == "status"
+}
+
+// StatusReported reports whether Serin changed the status of a release with a record.
+func (w ReleaseWritten[R, O]) StatusReported() bool {
+	var none R
+	return w.Record != none && w.BySerin && w.StatusChanged()
 }

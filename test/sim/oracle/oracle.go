@@ -9,27 +9,19 @@
 // users to other pods, a scale-down, a step, a wait. An API derives these facts from its events. It leaves out facts whose
 // process acted on a state that it could not know to be outdated, or that users changed. This package evaluates the facts.
 //
-// To add an invariant: write its rule here if it can hold for each API, add a row to the table of the API (invariants.go) and
-// to docs/simulator.md, and add a mutant that violates it. To add an API: write a ledger, a function for each kind of fact, and
-// a table.
+// To add an invariant: write its rule and its facts here if it can hold for each API (Facts), or a checker in the package of the
+// API, which embeds the ledger and records what only this invariant needs; add its text and its checkers (invariants.go of the
+// API), a row in docs/simulator.md, and a mutant that violates it. To add an API: write a ledger, the functions of Facts, and a
+// list of invariants.
 //
 // The oracle must never consult the code under test, and this package must not know any kind of release.
 package oracle
 
 import "github.com/serin-dev/serin/test/sim"
 
-// Invariant is a row of the table of an API: a property that must hold in each of its simulation runs.
-type Invariant struct {
-	// Number and Text are documented in docs/simulator.md.
-	Number, Text string
-	// Checkers verify the invariant in one run. A checker is a rule of this package or is specific to one API.
-	Checkers []Checker
-}
-
-// NewInvariant returns a row of the table.
-func NewInvariant(number, text string, checkers ...Checker) Invariant {
-	return Invariant{number, text, checkers}
-}
+// Invariant is a row of the table of an API: a property that must hold in each of its simulation runs. Number and text are
+// documented in docs/simulator.md.
+type Invariant struct{ Number, Text string }
 
 // Checker verifies an invariant, or a part of one, during one run.
 type Checker interface {
@@ -53,11 +45,18 @@ type Oracle struct {
 	checkers []Checker
 }
 
-// New returns the oracle of a run, which observes all further events of the world.
-func New(w *sim.World, ledger Recorder, invariants []Invariant) *Oracle {
+// New returns the oracle of a run, which observes all further events of the world. The checkers of an invariant are those of the
+// API, and then the shared rule, if there is one.
+func New(w *sim.World, ledger Recorder, invariants []Invariant, checkers Checkers) *Oracle {
 	o := &Oracle{ledger: ledger}
 	for _, invariant := range invariants {
-		o.checkers = append(o.checkers, invariant.Checkers...)
+		if len(checkers[invariant.Number]) == 0 {
+			panic("no checker of " + invariant.Number) // a programming error
+		}
+		o.checkers = append(o.checkers, checkers[invariant.Number]...)
+	}
+	if len(checkers) > len(invariants) {
+		panic("checkers of invariants that the API does not have") // a programming error
 	}
 	w.Subscribe(o.observe)
 	return o

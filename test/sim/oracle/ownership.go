@@ -4,34 +4,41 @@ import (
 	"reflect"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/store"
 )
+
+// Ownership distinguishes the objects of Serin from those of users.
+type Ownership struct {
+	// Kinds are kinds of objects that are releases, or always belong to Serin.
+	Kinds []schema.GroupKind
+	// Owned reports whether an object has the owner that Serin sets.
+	Owned func(*store.Version) bool
+	// MayChange reports whether a field of a user's object, given as a path of at most two levels, is documented to change.
+	MayChange func(e Write, path string) bool
+}
 
 // UserObjects is I8: Serin changes only documented fields of a user's object, and never deletes it.
 type UserObjects struct {
 	*Ledger
 	EventsOnly
-
-	// Exempt reports whether a write is of an object that belongs to Serin, or of a release.
-	Exempt func(Write) bool
-	// OtherOwner returns the controller of an object, or "" if the object belongs to its user.
-	OtherOwner func(*store.Version) string
-	// MayChange reports whether a field, given as a path of at most two levels, is documented to change.
-	MayChange func(e Write, path string) bool
+	Ownership
 }
 
 // Observe implements Checker.
 func (c *UserObjects) Observe(event any) {
 	e, ok := event.(Write)
-	if !ok || !e.BySerin || e.Old == nil || e.Subresource == "status" || c.Exempt(e) {
+	if !ok || !e.BySerin || e.Old == nil || e.Subresource == "status" || slices.Contains(c.Kinds, e.Kind) || c.Owned(e.Old) {
 		return
 	}
 	if e.Type == store.Deleted {
 		c.Violate("I8", "", "Serin deleted %s %s, which it does not own", e.Kind.Kind, e.Key.Name)
 		return
 	}
-	if owner := c.OtherOwner(e.Old); owner != "" {
-		c.Violate("I8", "", "Serin changed %s %s, which belongs to %s", e.Kind.Kind, e.Key.Name, owner)
+	if owner := actors.ControllerOf(e.Old.Meta()); owner.UID != "" {
+		c.Violate("I8", "", "Serin changed %s %s, which belongs to %s %s", e.Kind.Kind, e.Key.Name, owner.Kind, owner.UID)
 		return
 	}
 	for _, path := range Differences(e.Old.Content(), e.New.Content(), "", 2) {
@@ -49,9 +56,7 @@ func (c *UserObjects) Observe(event any) {
 type CreatedOwned struct {
 	*Ledger
 	EventsOnly
-
-	// Owned reports whether an object has the owner that Serin sets.
-	Owned func(*store.Version) bool
+	Ownership
 }
 
 // Observe implements Checker.

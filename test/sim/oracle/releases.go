@@ -22,6 +22,24 @@ func (r *Release[S]) Name() string { return r.Key.Name }
 // Gone reports whether the release was removed.
 func (r *Release[S]) Gone() bool { return !r.DeletedAt.IsZero() }
 
+// SetSuspended records whether the spec suspends or pauses the release.
+func (r *Release[S]) SetSuspended(suspended bool, now time.Time) {
+	setSince(&r.SuspendedSince, suspended, now)
+}
+
+// SetIdle records whether the release is idle.
+func (r *Release[S]) SetIdle(idle bool, now time.Time) { setSince(&r.IdleSince, idle, now) }
+
+// setSince records since when something is the case; zero: it is not.
+func setSince(since *time.Time, is bool, now time.Time) {
+	switch {
+	case !is:
+		*since = time.Time{}
+	case since.IsZero():
+		*since = now
+	}
+}
+
 // Releases contains the records R of all releases of a run.
 type Releases[R comparable] struct {
 	ByUID map[types.UID]R

@@ -75,8 +75,8 @@ func (c *exclusiveServices) Observe(event any) {
 			c.recordManager(h)
 		}
 	case rolloutWritten:
-		if h.after == nil && h.record != nil {
-			c.checkReported(h.record)
+		if h.After == nil && h.Record != nil {
+			c.checkReported(h.Record)
 		}
 	case sim.ProcessCrashed:
 		c.crashes++
@@ -128,15 +128,15 @@ func (c *exclusiveServices) claims(event any) []oracle.Claim {
 	if !ok || !h.BySerin || h.Type != store.Added {
 		return nil
 	}
-	kind, name := controllerOf(h.New.Meta())
-	r := c.ByName[keyNamed(name)]
-	if kind != argov1.RolloutKind || r == nil || c.Relists && c.crashes > 0 || c.JustStarted(h.Actor) { // its first list may be older than the annotations of the Services
+	owner := actors.ControllerOf(h.New.Meta())
+	r := c.ByName[keyNamed(owner.Name)]
+	if owner.Kind != argov1.RolloutKind || r == nil || c.Relists && c.crashes > 0 || c.JustStarted(h.Actor) { // its first list may be older than the annotations of the Services
 		return nil
 	}
 	var out []oracle.Claim
 	for _, m := range c.otherManagers(r) {
 		out = append(out, oracle.Claim{
-			Release: name, What: fmt.Sprintf("%s %s was created for it", h.Kind.Kind, h.Key.Name), Other: m.name, Shared: "Services", Since: m.since,
+			Release: owner.Name, What: fmt.Sprintf("%s %s was created for it", h.Kind.Kind, h.Key.Name), Other: m.name, Shared: "Services", Since: m.since,
 		})
 	}
 	return out

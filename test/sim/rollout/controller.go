@@ -138,11 +138,11 @@ func (p *process) experimentController() sim.Controller {
 		if change.Kind == experimentKind {
 			return []reconcile.Request{{NamespacedName: change.Key}}
 		}
-		kind, name := controllerOf(change.Object().Meta())
-		if !slices.Contains(owned, change.Kind) || kind != argov1.ExperimentKind {
+		owner := actors.ControllerOf(change.Object().Meta())
+		if !slices.Contains(owned, change.Kind) || owner.Kind != argov1.ExperimentKind {
 			return nil
 		}
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: change.Key.Namespace, Name: name}}}
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: change.Key.Namespace, Name: owner.Name}}}
 	})
 }
 

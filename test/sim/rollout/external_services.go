@@ -75,7 +75,7 @@ func (e *externalServices) drawReading(query queryrunner.RunningQuery) reading {
 	if run == nil {
 		return reading{after: after, failure: "get AnalysisRun: not found"}
 	}
-	bad, stale := !e.isGood(run, s, false), false
+	bad, stale := !e.appearsGood(run, s, false), false
 	value := []float64{s.Between(0, time.Second).Seconds()}
 	switch actors.DrawFault(e.World, s, measurementFaultRate, actors.MetricFaults...) {
 	case actors.MetricNoData:
@@ -93,7 +93,7 @@ func (e *externalServices) drawReading(query queryrunner.RunningQuery) reading {
 	default: // no fault
 	}
 	if stale {
-		bad = !e.isGood(run, s, true)
+		bad = !e.appearsGood(run, s, true)
 	}
 	if bad && len(value) > 0 {
 		value[0] += 10
@@ -115,8 +115,8 @@ func (e *externalServices) measureQuery(query queryrunner.RunningQuery, q analys
 	return read.after, answer
 }
 
-// isGood reports whether the version that a run analyses is good, or the opposite if noise is drawn.
-func (e *externalServices) isGood(run *argov1.AnalysisRun, s *sim.Stream, before bool) bool {
+// appearsGood reports whether the version that a run analyses is good, or the opposite if noise is drawn.
+func (e *externalServices) appearsGood(run *argov1.AnalysisRun, s *sim.Stream, before bool) bool {
 	r, v := e.versionOfRun(run)
 	noise := s.Between(0, time.Second).Seconds()
 	switch {

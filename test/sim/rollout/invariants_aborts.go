@@ -33,12 +33,12 @@ func (c *gradualAborts) record(event any) {
 	if c.aborts == nil {
 		c.aborts = map[types.UID]abort{}
 	}
-	if h.after == nil || !h.after.Status.Abort || h.after.Status.CurrentPodHash == h.after.Status.StableRS {
+	if h.After == nil || !h.After.Status.Abort || h.After.Status.CurrentPodHash == h.After.Status.StableRS {
 		delete(c.aborts, h.New.UID())
 		return
 	}
-	if known := c.aborts[h.after.UID]; known.hash != h.after.Status.CurrentPodHash {
-		c.aborts[h.after.UID] = abort{c.Now(), h.after.Status.CurrentPodHash}
+	if known := c.aborts[h.After.UID]; known.hash != h.After.Status.CurrentPodHash {
+		c.aborts[h.After.UID] = abort{c.Now(), h.After.Status.CurrentPodHash}
 	}
 }
 
@@ -66,7 +66,7 @@ func (c *gradualAborts) requiredPods(r *record) int {
 	if r.object.Spec.Strategy.Canary.DynamicStableScale {
 		enough += maxReadyBetween(c.podsOf(r, r.object.Status.StableRS), from, to)
 	}
-	return min(max(enough, 1), c.desiredReplicas(r))
+	return min(max(enough, 1), r.requestedReplicas())
 }
 
 func minReady(r *record) time.Duration {
@@ -102,7 +102,7 @@ func (c *gradualAborts) checkPendingPods(event any) {
 	}
 	is := c.aborts[r.UID]
 	set := c.replicaSetOf(r, is.hash)
-	if set == nil || c.podsOf(r, r.object.Status.StableRS).MaxServing(c.podsSince(r)) >= c.desiredReplicas(r) {
+	if set == nil || c.podsOf(r, r.object.Status.StableRS).MaxServing(c.podsSince(r)) >= r.requestedReplicas() {
 		return
 	}
 	if ready := max(c.podsOf(r, is.hash).MaxServing(c.podsSince(r)), 1); int(desiredReplicas(set)) > ready {
@@ -116,7 +116,7 @@ func (c *gradualAborts) isDisturbed(r *record, a abort) bool {
 	switch {
 	case !a.at.Before(settled), !r.changedByOthers.Before(a.at.Add(time.Second)), len(c.expectedSpecs(r)) > 1, !r.SuspendedSince.IsZero():
 		return true
-	case len(c.World.Instances()) != 1, c.crashedDuringWork, c.LastFault.After(settled.Add(-maxRetryDelay)), prunesStatus(c.World):
+	case len(c.World.Instances()) != 1, c.work.crashed, c.LastFault.After(settled.Add(-maxRetryDelay)), prunesStatus(c.World):
 		return true
 	case r.object.Status.PromoteFull, pausedInconclusive(r.object.Status), r.object.Status.ObservedGeneration == "":
 		return true

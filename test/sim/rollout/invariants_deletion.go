@@ -27,8 +27,8 @@ func (c *networkRestoration) Observe(event any) {
 	if c.deletedAt == nil {
 		c.deletedAt = map[types.UID]time.Time{}
 	}
-	if h, ok := event.(rolloutWritten); ok && h.after == nil && h.record != nil {
-		c.deletedAt[h.record.UID] = c.Now()
+	if h, ok := event.(rolloutWritten); ok && h.After == nil && h.Record != nil {
+		c.deletedAt[h.Record.UID] = c.Now()
 	}
 }
 

@@ -18,45 +18,19 @@ import (
 // endpointsKey identifies endpoints by their Service and the ReplicaSet of their pods.
 type endpointsKey struct{ service, replicaSet string }
 
-// recordEndpoints records the ready endpoints that a Service publishes.
-func (l *ledger) recordEndpoints(h oracle.Write) {
-	slice := actors.Typed[*discoveryv1.EndpointSlice](l.World, h.New)
-	if slice == nil {
-		return
-	}
-	service := endpoints.ServiceOf(slice)
-	now := map[endpointsKey]int{}
-	for _, e := range slice.Endpoints {
-		if e.TargetRef != nil && e.Conditions.Ready != nil && *e.Conditions.Ready && h.Type != store.Deleted {
-			now[endpointsKey{service, e.TargetRef.Name[:strings.LastIndex(e.TargetRef.Name, "-")]}]++
-		}
-	}
-	for of, pods := range l.published {
-		if of.service == service && now[of] == 0 {
-			pods.Set(0, l.Now())
-		}
-	}
-	for of, n := range now {
-		if l.published[of] == nil {
-			l.published[of] = &oracle.Timeline[int]{}
-		}
-		l.published[of].Set(n, l.Now())
-	}
-}
-
-// couldBePublished reports whether a Service published a pod of a revision at any time since then.
-func (l *ledger) couldBePublished(r *record, service, hash string, then time.Time) bool {
-	pods := l.published[endpointsKey{service, r.Name() + "-" + hash}]
-	return pods != nil && slices.ContainsFunc(pods.Since(then), func(n int) bool { return n > 0 })
-}
-
 // endpointsBeforeWeight is I37.
 type endpointsBeforeWeight struct {
 	*ledger
 	oracle.EventsOnly
+
+	// published contains the ready endpoints, by Service and by the names of their pods without the last part.
+	published map[endpointsKey]*oracle.Timeline[int]
 }
 
 func (c *endpointsBeforeWeight) Observe(event any) {
+	if h, ok := event.(oracle.Write); ok && h.Kind == endpoints.Kind {
+		c.recordEndpoints(h)
+	}
 	h, ok := event.(routeWritten)
 	if !ok || !h.BySerin || !h.hasWeights() || h.Type != store.Modified || !c.followsPlan(h.record) || c.JustStarted(h.Actor) {
 		return
@@ -90,6 +64,38 @@ func (c *endpointsBeforeWeight) Observe(event any) {
 			c.checkPublished(h, at, fmt.Sprintf("the canary has route %s", rule["name"]))
 		}
 	}
+}
+
+// recordEndpoints records the ready endpoints that a Service publishes.
+func (c *endpointsBeforeWeight) recordEndpoints(h oracle.Write) {
+	slice := actors.Typed[*discoveryv1.EndpointSlice](c.World, h.New)
+	if slice == nil {
+		return
+	}
+	service := endpoints.ServiceOf(slice)
+	now := map[endpointsKey]int{}
+	for _, e := range slice.Endpoints {
+		if e.TargetRef != nil && e.Conditions.Ready != nil && *e.Conditions.Ready && h.Type != store.Deleted {
+			now[endpointsKey{service, e.TargetRef.Name[:strings.LastIndex(e.TargetRef.Name, "-")]}]++
+		}
+	}
+	for of, pods := range c.published {
+		if of.service == service && now[of] == 0 {
+			pods.Set(0, c.Now())
+		}
+	}
+	for of, n := range now {
+		if c.published[of] == nil {
+			c.published[of] = &oracle.Timeline[int]{}
+		}
+		c.published[of].Set(n, c.Now())
+	}
+}
+
+// couldBePublished reports whether a Service published a pod of a revision at any time since then.
+func (c *endpointsBeforeWeight) couldBePublished(r *record, service, hash string, then time.Time) bool {
+	pods := c.published[endpointsKey{service, r.Name() + "-" + hash}]
+	return pods != nil && slices.ContainsFunc(pods.Since(then), func(n int) bool { return n > 0 })
 }
 
 // checkPublished reports a violation if a Service that receives requests publishes no pod of the newest revision.

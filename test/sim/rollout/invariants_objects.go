@@ -21,16 +21,14 @@ func keyNamed(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: actors.Namespace, Name: name}
 }
 
-// isSerinObject reports whether an object belongs to Serin, or to another object of Serin.
-func isSerinObject(e oracle.Write) bool {
-	return hasController(e.Old) || e.Kind == actors.ReplicaSetKind
-}
-
 // hasController reports whether an object has a controller.
-func hasController(v *store.Version) bool { return metav1.GetControllerOfNoCopy(v.Meta()) != nil }
+func hasController(v *store.Version) bool { return actors.ControllerOf(v.Meta()).UID != "" }
+
+// documentedFields are the fields of users' objects that Serin may change, for I8.
+type documentedFields struct{ *ledger }
 
 // mayChange reports whether a field of a user's object is documented to change.
-func (l *ledger) mayChange(h oracle.Write, path string) bool {
+func (c *documentedFields) mayChange(h oracle.Write, path string) bool {
 	switch h.Kind {
 	case rolloutKind:
 		return path == "spec/replicas" || path == "metadata/annotations"
@@ -41,7 +39,7 @@ func (l *ledger) mayChange(h oracle.Write, path string) bool {
 	case actors.VirtualServiceKind:
 		return path == "spec/http" || path == "metadata/annotations"
 	case actors.DestinationRuleKind:
-		return path == "spec/subsets" && l.ownSubsets(h) || path == "metadata/annotations"
+		return path == "spec/subsets" && c.ownSubsets(h) || path == "metadata/annotations"
 	case actors.HTTPRouteKind:
 		return path == "spec/rules" || path == "metadata/annotations" || path == "metadata/labels"
 	case runKind, experimentKind: // if their owner was deleted: their status is not a subresource, and is still written
@@ -54,15 +52,18 @@ func (l *ledger) mayChange(h oracle.Write, path string) bool {
 // maxRetryDelay is the maximum delay before a failed reconciliation is retried.
 const maxRetryDelay = 5 * time.Minute
 
+// idleRollouts are the Rollouts that need no writes, for I19.
+type idleRollouts struct{ *ledger }
+
 // idleReleases returns the Rollouts of an object that have been idle for so long that every process knows it.
-func (l *ledger) idleReleases(h oracle.Write) []*record {
+func (c *idleRollouts) idleReleases(h oracle.Write) []*record {
 	if h.Kind == runKind || h.Kind == experimentKind || h.Subresource == "status" {
 		return nil
 	}
 	var out []*record
-	for _, r := range l.All {
+	for _, r := range c.All {
 		belongs := h.Key.Name == r.Name() || strings.HasPrefix(h.Key.Name, r.Name()+"-")
-		if !belongs || r.Gone() || r.IdleSince.IsZero() || r.IdleSince.After(l.OldestView()) || len(l.expectedSpecs(r)) > 1 || len(l.All) > 1 && l.replacesRollout(r) {
+		if !belongs || r.Gone() || r.IdleSince.IsZero() || r.IdleSince.After(c.OldestView()) || len(c.expectedSpecs(r)) > 1 || len(c.All) > 1 && c.replacesRollout(r) {
 			continue
 		}
 		if h.Kind == actors.ReplicaSetKind && actors.Labels(h.New.Content())[argov1.PodTemplateHashLabel] != r.object.Status.StableRS {
@@ -75,19 +76,19 @@ func (l *ledger) idleReleases(h oracle.Write) []*record {
 
 // mayWriteAgain reports whether a write for an idle release has another cause than a change of the object by another actor. A
 // write that failed when the release ended is retried.
-func (l *ledger) mayWriteAgain(h oracle.Write, r *record, w oracle.Writes) bool {
-	return l.resumesWork(h.Actor) || w.Last.Before(l.Now().Add(-time.Minute)) || w.Last.Before(r.IdleSince) || l.othersWroteAnything(l.unattendedSince(h.Actor)) ||
-		l.LastFault.After(l.OldestView().Add(-maxRetryDelay))
+func (c *idleRollouts) mayWriteAgain(h oracle.Write, r *record, w oracle.Writes) bool {
+	return c.work.resumesWork(h.Actor) || w.Last.Before(c.Now().Add(-time.Minute)) || w.Last.Before(r.IdleSince) || c.othersWroteAnything(c.work.unattendedSince(h.Actor)) ||
+		c.LastFault.After(c.OldestView().Add(-maxRetryDelay))
 }
 
 // replacesRollout reports whether another Rollout had the name of this one before, whose objects are taken over.
-func (l *ledger) replacesRollout(r *record) bool {
-	return slices.ContainsFunc(l.All, func(o *record) bool { return o != r && o.Key == r.Key })
+func (c *idleRollouts) replacesRollout(r *record) bool {
+	return slices.ContainsFunc(c.All, func(o *record) bool { return o != r && o.Key == r.Key })
 }
 
 // othersWroteAnything reports whether another actor wrote any object since then.
-func (l *ledger) othersWroteAnything(then time.Time) bool {
-	for _, w := range l.Objects {
+func (c *idleRollouts) othersWroteAnything(then time.Time) bool {
+	for _, w := range c.Objects {
 		if w.ByOthers.After(then) {
 			return true
 		}
@@ -185,27 +186,27 @@ func sameLabels(a, b map[string]string) bool {
 }
 
 // remnants returns the facts for I27: routes of steps, traffic of another revision, and unused pods.
-func (l *ledger) remnants() []oracle.Remnant {
+func (c *finalStatuses) remnants() []oracle.Remnant {
 	var out []oracle.Remnant
 	add := func(r *record, format string, args ...any) {
 		out = append(out, oracle.Remnant{Release: r.Name(), What: fmt.Sprintf(format, args...)})
 	}
-	for _, r := range l.All {
+	for _, r := range c.All {
 		s := r.object.Status
 		ended := s.Phase == argov1.RolloutPhaseHealthy || s.Abort && s.Phase == argov1.RolloutPhaseDegraded && !invalid(s)
-		remaining := managedIn(l.World.Server.Peek(actors.VirtualServiceKind, r.Key))
+		remaining := managedIn(c.World.Server.Peek(actors.VirtualServiceKind, r.Key))
 		if !r.Gone() && ended && !r.object.Spec.Paused && hasManagedRoutes(r.object.Spec.Strategy) && len(remaining) > 0 {
 			add(r, "in phase %s its route still has %v", s.Phase, remaining)
 		}
 		if r.Gone() || s.Phase != argov1.RolloutPhaseHealthy {
 			continue
 		}
-		for _, hash := range l.hashesWithTraffic(r) {
+		for _, hash := range c.hashesWithTraffic(r) {
 			if hash != "" && hash != s.StableRS && !r.object.Spec.Paused {
 				add(r, "%s receives traffic, although %s is stable", hash, s.StableRS)
 			}
 		}
-		for _, set := range l.replicaSetsOf(r) {
+		for _, set := range c.replicaSetsOf(r) {
 			if hash := hashOf(set); desiredReplicas(set) > 0 && hash != s.StableRS {
 				add(r, "%s still has %d pods", set.Name, desiredReplicas(set))
 			}

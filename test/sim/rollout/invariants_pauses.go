@@ -22,20 +22,20 @@ type pauses struct {
 // endedPauses returns the facts for I14.
 func (c *pauses) endedPauses(event any) []oracle.Period {
 	h, ok := event.(rolloutWritten)
-	if !ok || h.record == nil || !h.statusChanged() {
+	if !ok || h.Record == nil || !h.StatusChanged() {
 		return nil
 	}
 	var ended []oracle.Period
-	before, after := stepPause(h.before.Status), stepPause(h.after.Status)
-	another := before != nil && after != nil && (!before.StartTime.Equal(&after.StartTime) || !sameStep(h.before.Status, h.after.Status))
+	before, after := stepPause(h.Before.Status), stepPause(h.After.Status)
+	another := before != nil && after != nil && (!before.StartTime.Equal(&after.StartTime) || !sameStep(h.Before.Status, h.After.Status))
 	if before != nil && (after == nil || another) && h.BySerin && !h.beginsRun {
 		ended = c.endedPause(h, *before)
 	}
 	switch {
 	case after == nil:
-		delete(c.began, h.record.UID)
+		delete(c.began, h.Record.UID)
 	case before == nil || another:
-		c.began[h.record.UID] = c.Now()
+		c.began[h.Record.UID] = c.Now()
 	}
 	return ended
 }
@@ -54,9 +54,9 @@ func stepPause(s argov1.RolloutStatus) *argov1.PauseCondition {
 
 // endedPause returns a pause that Serin ended, unless the release left the step for another reason.
 func (c *pauses) endedPause(h rolloutWritten, pause argov1.PauseCondition) []oracle.Period {
-	r, s, index := h.record, h.after.Status, h.before.Status.CurrentStepIndex
+	r, s, index := h.Record, h.After.Status, h.Before.Status.CurrentStepIndex
 	began, known := c.began[r.UID]
-	if !known || index == nil || s.CurrentStepIndex == nil || *s.CurrentStepIndex <= *index || s.Abort || h.before.Status.PromoteFull || s.PromoteFull ||
+	if !known || index == nil || s.CurrentStepIndex == nil || *s.CurrentStepIndex <= *index || s.Abort || h.Before.Status.PromoteFull || s.PromoteFull ||
 		r.object.Spec.RollbackWindow != nil || !c.followsPlan(r) || c.hasNoStable(h) {
 		return nil
 	}
@@ -80,7 +80,7 @@ func (c *pauses) endedPause(h rolloutWritten, pause argov1.PauseCondition) []ora
 
 // hasNoStable reports whether a revision is promoted unconditionally, because no stable ReplicaSet exists.
 func (c *pauses) hasNoStable(h rolloutWritten) bool {
-	return h.before.Status.StableRS != h.after.Status.StableRS && c.replicaSetOf(h.record, h.before.Status.StableRS) == nil
+	return h.Before.Status.StableRS != h.After.Status.StableRS && c.replicaSetOf(h.Record, h.Before.Status.StableRS) == nil
 }
 
 // maxLatency returns how long before a write is observed its time may have been read.

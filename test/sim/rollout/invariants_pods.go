@@ -14,10 +14,13 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
+// requestedPods are the changes of the numbers of pods, for I18.
+type requestedPods struct{ *ledger }
+
 // scalings returns the facts for I18.
-func (l *ledger) scalings(event any) []oracle.Scaling {
+func (c *requestedPods) scalings(event any) []oracle.Scaling {
 	h, ok := event.(replicaSetWritten)
-	if !ok || !h.BySerin || h.Type != store.Modified || h.replicas() <= h.previousReplicas() || !l.followsPlan(h.record) || len(l.expectedSpecs(h.record)) != 1 {
+	if !ok || !h.BySerin || h.Type != store.Modified || h.replicas() <= h.previousReplicas() || !c.followsPlan(h.record) || len(c.expectedSpecs(h.record)) != 1 {
 		return nil
 	}
 	r := h.record
@@ -30,37 +33,37 @@ func (l *ledger) scalings(event any) []oracle.Scaling {
 }
 
 // limitedSurge is the part of I18 about releases without a router: no more pods are requested than the plan allows.
-func (l *ledger) limitedSurge(event any) {
+func (c *requestedPods) limitedSurge(event any) {
 	h, ok := event.(replicaSetWritten)
-	if !ok || !h.BySerin || h.Type != store.Modified || h.replicas() <= h.previousReplicas() || !l.followsPlan(h.record) {
+	if !ok || !h.BySerin || h.Type != store.Modified || h.replicas() <= h.previousReplicas() || !c.followsPlan(h.record) {
 		return
 	}
 	r, total := h.record, h.replicas()
-	for _, set := range l.replicaSetsOf(r) {
+	for _, set := range c.replicaSetsOf(r) {
 		if set.Name != h.Key.Name {
 			total += desiredReplicas(set)
 		}
 	}
 	allowed := int32(-1)
-	for _, s := range l.expectedSpecs(r) {
+	for _, s := range c.expectedSpecs(r) {
 		if s.Strategy.Canary == nil || s.Strategy.Canary.TrafficRouting != nil {
 			return
 		}
 		allowed = max(allowed, maxPods(s))
 	}
-	if total > allowed && l.scaleUnchanged(r) && !l.JustStarted(h.Actor) {
-		l.Violate("I18", r.Name(), "%d pods are requested, of at most %d", total, allowed)
+	if total > allowed && c.scaleUnchanged(r) && !c.JustStarted(h.Actor) {
+		c.Violate("I18", r.Name(), "%d pods are requested, of at most %d", total, allowed)
 	}
 }
 
 // scaleUnchanged reports whether no user has changed the number of pods since the release began. If a user removes pods while
 // others are created, there may be too many.
-func (l *ledger) scaleUnchanged(r *record) bool {
+func (c *requestedPods) scaleUnchanged(r *record) bool {
 	if r.Specs.Replaced(r.run.began.Add(-time.Minute)) {
 		return false
 	}
-	for _, set := range l.replicaSetsOf(r) {
-		if w := l.Objects[oracle.KeyOf(actors.ReplicaSetKind, keyOf(set))]; w != nil && w.ByOthers.After(r.run.began.Add(-time.Minute)) {
+	for _, set := range c.replicaSetsOf(r) {
+		if w := c.Objects[oracle.KeyOf(actors.ReplicaSetKind, keyOf(set))]; w != nil && w.ByOthers.After(r.run.began.Add(-time.Minute)) {
 			return false
 		}
 	}
@@ -102,15 +105,15 @@ func (c *knownPauses) effects(event any) []oracle.Effect {
 		}
 	case rolloutWritten:
 		defer c.recordPause(h)
-		if h.record == nil || !h.BySerin || !h.statusChanged() || h.beginsRun || !h.record.changedByOthers.Before(h.record.SuspendedSince.Add(time.Second)) {
+		if !h.StatusReported() || h.beginsRun || !h.Record.changedByOthers.Before(h.Record.SuspendedSince.Add(time.Second)) {
 			return nil
 		}
-		before, after := h.before.Status.CurrentStepIndex, h.after.Status.CurrentStepIndex
-		if h.record.object.Spec.RollbackWindow != nil {
+		before, after := h.Before.Status.CurrentStepIndex, h.After.Status.CurrentStepIndex
+		if h.Record.object.Spec.RollbackWindow != nil {
 			return nil // a revision within the rollback window skips all steps without scaling
 		}
-		if before != nil && after != nil && *after == *before+1 && !h.after.Status.PromoteFull && h.before.Status.StableRS == h.after.Status.StableRS {
-			return c.effect(h.record, "it went from step %d to %d", *before, *after)
+		if before != nil && after != nil && *after == *before+1 && !h.After.Status.PromoteFull && h.Before.Status.StableRS == h.After.Status.StableRS {
+			return c.effect(h.Record, "it went from step %d to %d", *before, *after)
 		}
 	}
 	return nil
@@ -125,9 +128,9 @@ func (c *knownPauses) effect(r *record, format string, args ...any) []oracle.Eff
 // recordPause records whether the pause was observed.
 func (c *knownPauses) recordPause(h rolloutWritten) {
 	switch {
-	case h.after == nil || !h.after.Spec.Paused:
+	case h.After == nil || !h.After.Spec.Paused:
 		delete(c.known, h.New.UID())
-	case h.BySerin && h.statusChanged() && h.after.Status.ObservedGeneration == fmt.Sprint(h.after.Generation):
+	case h.BySerin && h.StatusChanged() && h.After.Status.ObservedGeneration == fmt.Sprint(h.After.Generation):
 		c.known[h.New.UID()] = true
 	}
 }

@@ -13,16 +13,19 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
+// gatedPromotions are the promotions and the switches of blue-green releases, for I3.
+type gatedPromotions struct{ *ledger }
+
 // advances returns the facts for I3.
-func (l *ledger) advances(event any) []oracle.Advance {
+func (c *gatedPromotions) advances(event any) []oracle.Advance {
 	release, what, missing := "", "", ""
 	switch h := event.(type) {
 	case rolloutWritten:
-		if h.record != nil && h.BySerin && h.statusChanged() && h.before.Status.StableRS != "" && h.before.Status.StableRS != h.after.Status.StableRS && l.followsPlan(h.record) {
-			release, what, missing = h.record.Name(), h.after.Status.StableRS+" was promoted", l.missingForPromotion(h)
+		if h.StatusReported() && h.Before.Status.StableRS != "" && h.Before.Status.StableRS != h.After.Status.StableRS && c.followsPlan(h.Record) {
+			release, what, missing = h.Record.Name(), h.After.Status.StableRS+" was promoted", c.missingForPromotion(h)
 		}
 	case routeWritten:
-		release, what, missing = h.record.Name(), "the active Service selects another revision", l.missingForSwitch(h)
+		release, what, missing = h.record.Name(), "the active Service selects another revision", c.missingForSwitch(h)
 	}
 	if missing == "" {
 		return nil
@@ -31,28 +34,28 @@ func (l *ledger) advances(event any) []oracle.Advance {
 }
 
 // missingForPromotion returns the precondition of a promotion that was not met, or "".
-func (l *ledger) missingForPromotion(h rolloutWritten) string {
-	r := h.record
-	unconditional := r.object.Spec.RollbackWindow != nil || l.replicaSetOf(r, h.before.Status.StableRS) == nil
-	if unconditional || h.after.Status.StableRS != r.run.hash || len(l.expectedSpecs(r)) > 1 {
+func (c *gatedPromotions) missingForPromotion(h rolloutWritten) string {
+	r := h.Record
+	unconditional := r.object.Spec.RollbackWindow != nil || c.replicaSetOf(r, h.Before.Status.StableRS) == nil
+	if unconditional || h.After.Status.StableRS != r.run.hash || len(c.expectedSpecs(r)) > 1 {
 		return ""
 	}
 	strategy := r.object.Spec.Strategy
-	if b := strategy.BlueGreen; b != nil && b.PostPromotionAnalysis != nil && !r.run.passedAnalyses[argov1.TypePostPromotion] && !l.existedBefore(r) {
+	if b := strategy.BlueGreen; b != nil && b.PostPromotionAnalysis != nil && !r.run.passedAnalyses[argov1.TypePostPromotion] && !c.existedBefore(r) {
 		return "no analysis after the switch was successful"
 	}
 	if strategy.Canary == nil {
 		return ""
 	}
 	at := 0
-	if index := h.before.Status.CurrentStepIndex; index != nil {
+	if index := h.Before.Status.CurrentStepIndex; index != nil {
 		at = int(*index)
 	}
 	for i, step := range strategy.Canary.Steps {
 		if step.Analysis != nil && !r.run.passedAnalyses[argov1.TypeStep+strconv.Itoa(i)] {
 			return fmt.Sprintf("the analysis of step %d was not successful", i)
 		}
-		if i >= at && step.Pause != nil && !l.pauseIsOver(h, i == at, *step.Pause) {
+		if i >= at && step.Pause != nil && !c.pauseIsOver(h, i == at, *step.Pause) {
 			return fmt.Sprintf("the pause of step %d of %d was not over", i, len(strategy.Canary.Steps))
 		}
 	}
@@ -61,32 +64,32 @@ func (l *ledger) missingForPromotion(h rolloutWritten) string {
 
 // pauseIsOver reports whether a pause was over when a promotion left it. One write may leave several steps, but a pause has to
 // be started by an earlier write.
-func (l *ledger) pauseIsOver(h rolloutWritten, current bool, pause argov1.RolloutPause) bool {
+func (c *gatedPromotions) pauseIsOver(h rolloutWritten, current bool, pause argov1.RolloutPause) bool {
 	switch {
-	case l.Clocks.Changed:
+	case c.Clocks.Changed:
 		return true // how long it lasted by the clock of the process is unknown
-	case pause.Duration == nil || !current || len(h.before.Status.PauseConditions) == 0:
+	case pause.Duration == nil || !current || len(h.Before.Status.PauseConditions) == 0:
 		return false
 	}
-	began := h.before.Status.PauseConditions[0].StartTime
-	return l.Now().Sub(began.Time) >= time.Duration(pause.Duration.IntValue())*time.Second
+	began := h.Before.Status.PauseConditions[0].StartTime
+	return c.Now().Sub(began.Time) >= time.Duration(pause.Duration.IntValue())*time.Second
 }
 
 // existedBefore reports whether a revision existed before and may still have had pods: no gate applies to its return.
-func (l *ledger) existedBefore(r *record) bool {
-	set := l.replicaSetOf(r, r.run.hash)
+func (c *gatedPromotions) existedBefore(r *record) bool {
+	set := c.replicaSetOf(r, r.run.hash)
 	return set == nil || set.CreationTimestamp.Time.Before(r.run.began.Add(-10*time.Second)) || set.Annotations[argov1.RevisionHistoryAnnotation] != ""
 }
 
 // missingForSwitch returns the precondition of switching traffic in a blue-green release that was not met, or "".
-func (l *ledger) missingForSwitch(h routeWritten) string {
+func (c *gatedPromotions) missingForSwitch(h routeWritten) string {
 	r := h.record
 	b := r.object.Spec.Strategy.BlueGreen
-	if !h.BySerin || h.Kind != actors.ServiceKind || b == nil || h.Key.Name != b.ActiveService || !l.followsPlan(r) || r.object.Spec.RollbackWindow != nil || h.Type != store.Modified {
+	if !h.BySerin || h.Kind != actors.ServiceKind || b == nil || h.Key.Name != b.ActiveService || !c.followsPlan(r) || r.object.Spec.RollbackWindow != nil || h.Type != store.Modified {
 		return ""
 	}
-	from, to := l.selectedHash(h.Old), l.selectedHash(h.New)
-	if from == "" || from == to || to != r.run.hash || to == r.object.Status.StableRS || len(l.expectedSpecs(r)) > 1 || b.PrePromotionAnalysis == nil || l.existedBefore(r) {
+	from, to := c.selectedHash(h.Old), c.selectedHash(h.New)
+	if from == "" || from == to || to != r.run.hash || to == r.object.Status.StableRS || len(c.expectedSpecs(r)) > 1 || b.PrePromotionAnalysis == nil || c.existedBefore(r) {
 		return ""
 	}
 	if !r.run.passedAnalyses[argov1.TypePrePromotion] {
@@ -100,14 +103,17 @@ var phases = []string{
 	"", string(argov1.RolloutPhaseHealthy), string(argov1.RolloutPhaseDegraded), string(argov1.RolloutPhaseProgressing), string(argov1.RolloutPhasePaused),
 }
 
+// statusReports are the changes of statuses, for I13, I17, I23 and I24.
+type statusReports struct{ *ledger }
+
 // statusChanges returns the facts for I13.
-func (l *ledger) statusChanges(event any) []oracle.StatusChange {
+func (c *statusReports) statusChanges(event any) []oracle.StatusChange {
 	h, ok := event.(rolloutWritten)
-	if !ok || h.record == nil || !h.BySerin || !h.statusChanged() {
+	if !ok || !h.StatusReported() {
 		return nil
 	}
-	before, after := &h.before.Status, &h.after.Status
-	change := oracle.StatusChange{Release: h.record.Name(), From: string(before.Phase), To: string(after.Phase), Next: phases, Generation: h.before.Generation}
+	before, after := &h.Before.Status, &h.After.Status
+	change := oracle.StatusChange{Release: h.Record.Name(), From: string(before.Phase), To: string(after.Phase), Next: phases, Generation: h.Before.Generation}
 	if n, err := strconv.ParseInt(after.ObservedGeneration, 10, 64); err == nil && after.ObservedGeneration != before.ObservedGeneration {
 		change.Observed = n
 	}
@@ -115,62 +121,62 @@ func (l *ledger) statusChanges(event any) []oracle.StatusChange {
 }
 
 // statusHistory is the part of I13 about revisions, ping-pong Services, and steps.
-func (l *ledger) statusHistory(event any) {
+func (c *statusReports) statusHistory(event any) {
 	h, ok := event.(rolloutWritten)
-	if !ok || h.record == nil || !h.BySerin || !h.statusChanged() {
+	if !ok || !h.StatusReported() {
 		return
 	}
-	if before, after := &h.before.Status, &h.after.Status; before.StableRS != after.StableRS && after.StableRS != after.CurrentPodHash {
-		l.Violate("I13", h.record.Name(), "%s became stable, but the newest revision is %s", after.StableRS, after.CurrentPodHash)
+	if before, after := &h.Before.Status, &h.After.Status; before.StableRS != after.StableRS && after.StableRS != after.CurrentPodHash {
+		c.Violate("I13", h.Record.Name(), "%s became stable, but the newest revision is %s", after.StableRS, after.CurrentPodHash)
 	}
-	l.checkStepIndex(h)
-	l.checkPingPong(h)
+	c.checkStepIndex(h)
+	c.checkPingPong(h)
 }
 
 // checkPingPong checks that ping-pong Services change their roles exactly when another revision becomes stable. If the stable
 // revision has no ReplicaSet, it is unknown which Service has traffic.
-func (l *ledger) checkPingPong(h rolloutWritten) {
-	canary := h.before.Spec.Strategy.Canary
+func (c *statusReports) checkPingPong(h rolloutWritten) {
+	canary := h.Before.Spec.Strategy.Canary
 	if canary == nil || canary.PingPong == nil {
 		return
 	}
-	was, is := h.before.Status.Canary.StablePingPong, h.after.Status.Canary.StablePingPong
-	if promoted := h.before.Status.StableRS != h.after.Status.StableRS; promoted == (was == is) && (!promoted || l.replicaSetOf(h.record, h.before.Status.StableRS) != nil) {
-		l.Violate("I13", h.record.Name(), "the stable Service changed from %q to %q, and the stable revision from %s to %s", was, is, h.before.Status.StableRS, h.after.Status.StableRS)
+	was, is := h.Before.Status.Canary.StablePingPong, h.After.Status.Canary.StablePingPong
+	if promoted := h.Before.Status.StableRS != h.After.Status.StableRS; promoted == (was == is) && (!promoted || c.replicaSetOf(h.Record, h.Before.Status.StableRS) != nil) {
+		c.Violate("I13", h.Record.Name(), "the stable Service changed from %q to %q, and the stable revision from %s to %s", was, is, h.Before.Status.StableRS, h.After.Status.StableRS)
 	}
 }
 
 // checkStepIndex checks that steps are completed in order, and restarted only with another release, another plan, or an abort.
 // One write may complete several steps.
-func (l *ledger) checkStepIndex(h rolloutWritten) {
-	r, before, after := h.record, h.before.Status.CurrentStepIndex, h.after.Status.CurrentStepIndex
-	if before == nil || after == nil || h.beginsRun || h.before.Status.CurrentStepHash != h.after.Status.CurrentStepHash || *after == *before {
+func (c *statusReports) checkStepIndex(h rolloutWritten) {
+	r, before, after := h.Record, h.Before.Status.CurrentStepIndex, h.After.Status.CurrentStepIndex
+	if before == nil || after == nil || h.beginsRun || h.Before.Status.CurrentStepHash != h.After.Status.CurrentStepHash || *after == *before {
 		return
 	}
 	steps := 0
-	if canary := h.before.Spec.Strategy.Canary; canary != nil {
+	if canary := h.Before.Spec.Strategy.Canary; canary != nil {
 		steps = len(canary.Steps)
 	}
-	if *after > *before && int(*after) <= steps || *after == 0 && h.after.Status.Abort || *before < 0 || int(*before) > steps {
+	if *after > *before && int(*after) <= steps || *after == 0 && h.After.Status.Abort || *before < 0 || int(*before) > steps {
 		return
 	}
-	l.Violate("I13", r.Name(), "it went from step %d to %d of %d", *before, *after, steps)
+	c.Violate("I13", r.Name(), "it went from step %d to %d of %d", *before, *after, steps)
 }
 
 // starts returns the facts for I17.
-func (l *ledger) starts(event any) []oracle.NewRelease {
+func (c *statusReports) starts(event any) []oracle.NewRelease {
 	h, ok := event.(rolloutWritten)
-	if !ok || h.record == nil || !h.BySerin || !h.beginsRun || h.before.Status.CurrentPodHash == "" {
+	if !ok || h.Record == nil || !h.BySerin || !h.beginsRun || h.Before.Status.CurrentPodHash == "" {
 		return nil
 	}
-	s, start := h.after.Status, oracle.NewRelease{Release: h.record.Name()}
+	s, start := h.After.Status, oracle.NewRelease{Release: h.Record.Name()}
 	decided := s.Abort || s.PromoteFull || len(s.PauseConditions) > 0 || s.Canary.CurrentStepAnalysisRunStatus != nil || s.Canary.CurrentBackgroundAnalysisRunStatus != nil ||
 		s.Canary.CurrentExperiment != "" || s.BlueGreen.PrePromotionAnalysisRunStatus != nil || s.BlueGreen.PostPromotionAnalysisRunStatus != nil
 	if decided {
 		start.CarriedOver = append(start.CarriedOver, fmt.Sprintf("the decisions %+v", s))
 	}
 	steps := 0
-	if canary := h.before.Spec.Strategy.Canary; canary != nil {
+	if canary := h.Before.Spec.Strategy.Canary; canary != nil {
 		steps = len(canary.Steps)
 	}
 	if s.CurrentStepIndex != nil && *s.CurrentStepIndex != 0 && int(*s.CurrentStepIndex) != steps {
@@ -180,28 +186,31 @@ func (l *ledger) starts(event any) []oracle.NewRelease {
 }
 
 // stableOutcomes returns the facts for I23 and I24: statuses that make another revision stable.
-func (l *ledger) stableOutcomes(event any) []oracle.Outcome {
+func (c *statusReports) stableOutcomes(event any) []oracle.Outcome {
 	h, ok := event.(rolloutWritten)
-	if !ok || h.record == nil || !h.BySerin || !h.statusChanged() || h.before.Status.StableRS == h.after.Status.StableRS || l.replicaSetOf(h.record, h.before.Status.StableRS) == nil {
+	if !ok || !h.StatusReported() || h.Before.Status.StableRS == h.After.Status.StableRS || c.replicaSetOf(h.Record, h.Before.Status.StableRS) == nil {
 		return nil // if the stable revision is gone, there is nothing to return to
 	}
-	before, after := h.before.Status, h.after.Status
+	before, after := h.Before.Status, h.After.Status
 	return []oracle.Outcome{{
-		Release: h.record.Name(), What: after.StableRS + " became stable", Before: before.StableRS, Stable: after.StableRS,
+		Release: h.Record.Name(), What: after.StableRS + " became stable", Before: before.StableRS, Stable: after.StableRS,
 		RolledBack: after.Abort, Aborted: before.Abort && !before.PromoteFull && !h.beginsRun, // a user who promotes fully overrides the abort
 	}}
 }
 
+// finalStatuses are the statuses at the end of a run, for I23, I26 and I27.
+type finalStatuses struct{ *ledger }
+
 // abortedUsers is the part of I23 about the final state: after an abort, only the stable revision receives traffic.
-func (l *ledger) abortedUsers() {
-	for _, r := range l.All {
+func (c *finalStatuses) abortedUsers() {
+	for _, r := range c.All {
 		s := r.object.Status
-		if r.Gone() || !s.Abort || s.StableRS == "" || l.replicaSetOf(r, s.StableRS) == nil || !l.podsOf(r, s.StableRS).AnsweredSince(l.OldestView()) || s.Phase != argov1.RolloutPhaseDegraded || invalid(s) {
+		if r.Gone() || !s.Abort || s.StableRS == "" || c.replicaSetOf(r, s.StableRS) == nil || !c.podsOf(r, s.StableRS).AnsweredSince(c.OldestView()) || s.Phase != argov1.RolloutPhaseDegraded || invalid(s) {
 			continue
 		}
-		for _, hash := range l.hashesWithTraffic(r) {
+		for _, hash := range c.hashesWithTraffic(r) {
 			if hash != "" && hash != s.StableRS && !r.object.Spec.Paused {
-				l.Violate("I23", r.Name(), "it is aborted, and in the end %s receives traffic, although only %s is stable", hash, s.StableRS)
+				c.Violate("I23", r.Name(), "it is aborted, and in the end %s receives traffic, although only %s is stable", hash, s.StableRS)
 			}
 		}
 	}
@@ -212,23 +221,23 @@ func invalid(s argov1.RolloutStatus) bool {
 }
 
 // abortRevoked is the part of I24 about aborts: Serin does not continue an aborted release that no user has retried.
-func (l *ledger) abortRevoked(event any) {
+func (c *statusReports) abortRevoked(event any) {
 	h, ok := event.(rolloutWritten)
-	if !ok || h.record == nil || !h.BySerin || !h.statusChanged() || h.beginsRun {
+	if !ok || !h.StatusReported() || h.beginsRun {
 		return
 	}
-	r, before, after := h.record, h.before.Status, h.after.Status
-	if before.Abort && !after.Abort && before.CurrentPodHash != before.StableRS && h.before.Spec.Strategy.Canary != nil && len(l.expectedSpecs(r)) == 1 && l.followsPlan(r) && l.replicaSetOf(r, before.StableRS) != nil {
-		l.Violate("I24", r.Name(), "it was aborted, and continues although no user has retried it")
+	r, before, after := h.Record, h.Before.Status, h.After.Status
+	if before.Abort && !after.Abort && before.CurrentPodHash != before.StableRS && h.Before.Spec.Strategy.Canary != nil && len(c.expectedSpecs(r)) == 1 && c.followsPlan(r) && c.replicaSetOf(r, before.StableRS) != nil {
+		c.Violate("I24", r.Name(), "it was aborted, and continues although no user has retried it")
 	}
 }
 
 // waiting returns the facts for I26.
-func (l *ledger) waiting() []oracle.Waiting {
+func (c *finalStatuses) waiting() []oracle.Waiting {
 	var out []oracle.Waiting
-	for _, r := range l.All {
+	for _, r := range c.All {
 		if s := r.object.Status; !r.Gone() && s.Phase != argov1.RolloutPhaseHealthy {
-			explained := waitsFor(s, release.ByUser, release.ByCluster) || prunesStatus(l.World)
+			explained := waitsFor(s, release.ByUser, release.ByCluster) || prunesStatus(c.World)
 			out = append(out, oracle.Waiting{Release: r.Name(), Phase: string(s.Phase), Explained: explained})
 		}
 	}
@@ -236,10 +245,10 @@ func (l *ledger) waiting() []oracle.Waiting {
 }
 
 // observedGenerations is the part of I26 about specs: every generation is observed.
-func (l *ledger) observedGenerations() {
-	for _, r := range l.All {
+func (c *finalStatuses) observedGenerations() {
+	for _, r := range c.All {
 		if s := r.object.Status; !r.Gone() && s.Phase != argov1.RolloutPhaseHealthy && s.ObservedGeneration != fmt.Sprint(r.object.Generation) {
-			l.Violate("I26", r.Name(), "the run is over, and generation %d was not observed", r.object.Generation)
+			c.Violate("I26", r.Name(), "the run is over, and generation %d was not observed", r.object.Generation)
 		}
 	}
 }

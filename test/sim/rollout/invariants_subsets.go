@@ -13,14 +13,14 @@ import (
 
 // subsetShifts is the part of I1 about subsets: a subset with traffic does not switch from pods that answer to a revision
 // without such pods.
-func (l *ledger) subsetShifts(h routeWritten) []oracle.TrafficShift {
+func (c *writtenWeights) subsetShifts(h routeWritten) []oracle.TrafficShift {
 	var moves []oracle.TrafficShift
 	for _, subset := range subsetsIn(h.New) {
 		name, _ := subset["name"].(string)
 		for _, kind := range routeKinds {
-			for _, s := range weightsOf(l.World.Server.Peek(kind, h.record.Key)) {
+			for _, s := range weightsOf(c.World.Server.Peek(kind, h.record.Key)) {
 				if s.Subset == name {
-					moves = append(moves, l.trafficShifts(h, s.destination, hashIn(subsetIn(h.Old, name)), hashIn(subset))...)
+					moves = append(moves, c.revisionShift(h, s.destination, hashIn(subsetIn(h.Old, name)), hashIn(subset))...)
 				}
 			}
 		}
@@ -30,9 +30,9 @@ func (l *ledger) subsetShifts(h routeWritten) []oracle.TrafficShift {
 
 // ownSubsets is the part of I8 about subsets: only the revision of the two subsets that a Rollout names may change. All other
 // fields and subsets are unchanged.
-func (l *ledger) ownSubsets(h oracle.Write) bool {
+func (c *documentedFields) ownSubsets(h oracle.Write) bool {
 	var named []string
-	for _, r := range l.All {
+	for _, r := range c.All {
 		if r.Key == h.Key && r.sides.destinationRule != nil {
 			named = append(named, r.sides.destinationRule.CanarySubsetName, r.sides.destinationRule.StableSubsetName)
 		}

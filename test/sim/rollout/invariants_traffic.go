@@ -20,15 +20,15 @@ type writtenWeights struct {
 	weights map[oracle.ObjectKey][]weightedDestination
 }
 
-// trafficShiftsOf returns the facts for I1.
-func (c *writtenWeights) trafficShiftsOf(event any) []oracle.TrafficShift {
+// trafficShifts returns the facts for I1.
+func (c *writtenWeights) trafficShifts(event any) []oracle.TrafficShift {
 	h, ok := event.(routeWritten)
 	if !ok || !h.BySerin || h.Type != store.Modified {
 		return nil
 	}
 	switch h.Kind {
 	case actors.ServiceKind:
-		return c.trafficShifts(h, destination{Service: h.Key.Name}, c.selectedHash(h.Old), c.selectedHash(h.New))
+		return c.revisionShift(h, destination{Service: h.Key.Name}, c.selectedHash(h.Old), c.selectedHash(h.New))
 	case actors.DestinationRuleKind:
 		return c.subsetShifts(h)
 	}
@@ -94,26 +94,26 @@ func (l *ledger) replicaSetDeleted(r *record, hash string) bool {
 	return l.replicaSetOf(r, hash) == nil && w != nil && w.ByOthers.After(l.OldestView())
 }
 
-// trafficShifts returns a fact for I1 if a destination with traffic switches to another revision.
-func (l *ledger) trafficShifts(h routeWritten, at destination, from, to string) []oracle.TrafficShift {
+// revisionShift returns a fact for I1 if a destination with traffic switches to another revision.
+func (c *writtenWeights) revisionShift(h routeWritten, at destination, from, to string) []oracle.TrafficShift {
 	r := h.record
-	if l.mayHaveNoPods(r) || from == to || to == "" || from == "" || !l.receivesTraffic(r, at) || l.replicaSetDeleted(r, to) {
+	if c.mayHaveNoPods(r) || from == to || to == "" || from == "" || !c.receivesTraffic(r, at) || c.replicaSetDeleted(r, to) {
 		return nil
 	}
 	return []oracle.TrafficShift{{
 		Release: r.Name(), What: fmt.Sprintf("Service %s went from %s to %s", at, from, to),
-		To: l.podsOf(r, to), OthersAnswer: l.podsOf(r, from).AnsweredSince(l.OldestView()),
+		To: c.podsOf(r, to), OthersAnswer: c.podsOf(r, from).AnsweredSince(c.OldestView()),
 	}}
 }
 
 // receivesTraffic reports whether a destination receives traffic.
-func (l *ledger) receivesTraffic(r *record, at destination) bool {
+func (c *writtenWeights) receivesTraffic(r *record, at destination) bool {
 	strategy := r.object.Spec.Strategy
 	if b := strategy.BlueGreen; b != nil {
 		return at.Service == b.ActiveService
 	}
 	for _, route := range []oracle.ObjectKey{oracle.KeyOf(actors.VirtualServiceKind, r.Key), oracle.KeyOf(actors.HTTPRouteKind, r.Key)} {
-		if weightOf(weightsOf(l.World.Server.Peek(route.Kind, route.Key)), at) > 0 && !l.weightJustChanged(route) {
+		if weightOf(weightsOf(c.World.Server.Peek(route.Kind, route.Key)), at) > 0 && !c.weightJustChanged(route) {
 			return true
 		}
 	}
@@ -122,9 +122,9 @@ func (l *ledger) receivesTraffic(r *record, at destination) bool {
 
 // weightJustChanged reports whether a user changed a route so recently that Serin may not have observed it. A Service and the
 // route to it are two objects, and neither can be changed on the condition that the other is unchanged.
-func (l *ledger) weightJustChanged(route oracle.ObjectKey) bool {
-	w := l.Objects[route]
-	return w != nil && w.AwaitsSerin && w.ByOthers.After(l.OldestView())
+func (c *writtenWeights) weightJustChanged(route oracle.ObjectKey) bool {
+	w := c.Objects[route]
+	return w != nil && w.AwaitsSerin && w.ByOthers.After(c.OldestView())
 }
 
 func (l *ledger) otherRevisionAnswers(r *record, hash string) bool {
@@ -136,8 +136,11 @@ func (l *ledger) otherRevisionAnswers(r *record, hash string) bool {
 	return false
 }
 
+// canaryWeights are the changes of the weight of the canary, for I2 and I7.
+type canaryWeights struct{ *ledger }
+
 // plannedWeights returns the facts for I2.
-func (l *ledger) plannedWeights(event any) []oracle.WeightChange {
+func (c *canaryWeights) plannedWeights(event any) []oracle.WeightChange {
 	h, ok := event.(routeWritten)
 	if !ok || !h.BySerin || !h.hasWeights() || h.Type == store.Deleted {
 		return nil
@@ -155,11 +158,11 @@ func (l *ledger) plannedWeights(event any) []oracle.WeightChange {
 	if sum != 100 {
 		change.Problem = fmt.Sprintf("the weights add up to %d: %v", sum, shares)
 	}
-	if weight <= before || !l.followsPlan(r) || r.object.Status.StableRS == r.run.hash { // then both Services select the same pods
+	if weight <= before || !c.followsPlan(r) || r.object.Status.StableRS == r.run.hash { // then both Services select the same pods
 		change.Allowed = true
 		return []oracle.WeightChange{change}
 	}
-	change.Allowed = l.restoresPreviousWeight(r, weight) || slices.ContainsFunc(l.expectedSpecs(r), func(s *argov1.RolloutSpec) bool {
+	change.Allowed = c.restoresPreviousWeight(r, weight) || slices.ContainsFunc(c.expectedSpecs(r), func(s *argov1.RolloutSpec) bool {
 		canary := s.Strategy.Canary
 		if canary == nil || canary.DynamicStableScale || weight == 100 {
 			return true
@@ -171,14 +174,14 @@ func (l *ledger) plannedWeights(event any) []oracle.WeightChange {
 
 // restoresPreviousWeight reports whether a weight is restored in a recreated route, or is the rest of the weight of the
 // revision that the canary Service still selects.
-func (l *ledger) restoresPreviousWeight(r *record, weight int) bool {
+func (c *canaryWeights) restoresPreviousWeight(r *record, weight int) bool {
 	w := r.object.Status.Canary.Weights
 	if w == nil {
 		return false
 	}
 	had, hash, selected := int(w.Canary.Weight), w.Canary.PodTemplateHash, ""
-	if at, routed := l.canaryDestination(r); routed {
-		selected = l.hashBehind(r, at)
+	if at, routed := c.canaryDestination(r); routed {
+		selected = c.hashBehind(r, at)
 	}
 	return had == weight || had > weight && (hash == r.run.hash || selected == hash || selected == "") // an empty hash selects all pods
 }
@@ -223,30 +226,19 @@ func (c *drains) scaleDown(h replicaSetWritten) []oracle.ScaleDown {
 		return nil
 	}
 	down := oracle.ScaleDown{Release: r.Name(), What: fmt.Sprintf("%s was scaled from %d pods to zero", hash, h.previousReplicas())}
-	down.HasTraffic = len(c.expectedSpecs(r)) == 1 && slices.Contains(c.hashesWithTraffic(r), hash) && c.pods[h.Key].AnsweredSince(c.OldestView()) && c.otherRevisionAnswers(r, hash) && c.desiredReplicas(r) > 0 && !c.routeChangedByOthers(c.OldestView())
+	down.HasTraffic = len(c.expectedSpecs(r)) == 1 && slices.Contains(c.hashesWithTraffic(r), hash) && c.pods[h.Key].AnsweredSince(c.OldestView()) && c.otherRevisionAnswers(r, hash) && r.requestedReplicas() > 0 && !c.routeChangedByOthers(c.OldestView())
 	delay := c.minScaleDownDelay(r)
 	left, known := c.trafficRemoved[hash]
 	excused := !known || delay == 0 || r.object.Status.Abort || r.object.Status.StableRS == hash || !c.Clocks.Consistent(left.Add(-c.Lag)) || !c.pods[h.Key].AnsweredSince(left)
-	if !excused && !c.mayHaveNoPods(r) && !c.routeChangedByOthers(left.Add(-c.Lag)) && !c.otherProcessWrote(h.Actor, left.Add(-c.Lag)) && r.run.stableBefore == hash {
+	if !excused && !c.mayHaveNoPods(r) && !c.routeChangedByOthers(left.Add(-c.Lag)) && !c.work.otherProcessWrote(h.Actor, left.Add(-c.Lag)) && r.run.stableBefore == hash {
 		down.TrafficRemoved, down.MinDelay = left, delay-time.Second
 	}
 	return []oracle.ScaleDown{down}
 }
 
-// otherProcessWrote reports whether another process has written since then. A former leader may have returned traffic for a
-// moment, which the running delay does not reflect.
-func (l *ledger) otherProcessWrote(by string, since time.Time) bool {
-	for name, at := range l.lastWrite {
-		if name != by && !at.Before(since) {
-			return true
-		}
-	}
-	return false
-}
-
 // routeChangedByOthers reports whether another actor has written a Service or the route since then.
-func (l *ledger) routeChangedByOthers(then time.Time) bool {
-	for at, w := range l.Objects {
+func (c *drains) routeChangedByOthers(then time.Time) bool {
+	for at, w := range c.Objects {
 		if slices.Contains(networkKinds, at.Kind) && w.ByOthers.After(then) {
 			return true
 		}
@@ -254,8 +246,8 @@ func (l *ledger) routeChangedByOthers(then time.Time) bool {
 	return false
 }
 
-// desiredReplicas returns the number of pods that a Rollout requests.
-func (l *ledger) desiredReplicas(r *record) int {
+// requestedReplicas returns the number of pods that a Rollout requests.
+func (r *record) requestedReplicas() int {
 	if r.object.Spec.Replicas == nil {
 		return 1
 	}
@@ -263,9 +255,9 @@ func (l *ledger) desiredReplicas(r *record) int {
 }
 
 // minScaleDownDelay returns the minimum time for which pods remain after their traffic was removed.
-func (l *ledger) minScaleDownDelay(r *record) time.Duration {
+func (c *drains) minScaleDownDelay(r *record) time.Duration {
 	shortest := time.Hour
-	for _, spec := range l.expectedSpecs(r) {
+	for _, spec := range c.expectedSpecs(r) {
 		shortest = min(shortest, scaleDownDelay(spec.Strategy))
 	}
 	return shortest
@@ -286,19 +278,19 @@ func scaleDownDelay(s argov1.RolloutStrategy) time.Duration {
 }
 
 // readyWeights returns the facts for I7.
-func (l *ledger) readyWeights(event any) []oracle.WeightChange {
+func (c *canaryWeights) readyWeights(event any) []oracle.WeightChange {
 	h, ok := event.(routeWritten)
-	if !ok || !h.BySerin || !h.hasWeights() || h.Type != store.Modified || !l.followsPlan(h.record) || h.record.object.Status.PromoteFull {
+	if !ok || !h.BySerin || !h.hasWeights() || h.Type != store.Modified || !c.followsPlan(h.record) || h.record.object.Status.PromoteFull {
 		return nil
 	}
 	r := h.record
 	weight, before := r.canaryWeight(h.New), r.canaryWeight(h.Old)
 	recorded := r.object.Status.Canary.Weights
-	w := l.Objects[oracle.KeyOf(h.Kind, h.Key)]
+	w := c.Objects[oracle.KeyOf(h.Kind, h.Key)]
 	if weight <= before || recorded != nil && int(recorded.Canary.Weight) >= weight || w != nil && w.ByOthers.After(r.run.began) {
 		return nil // a previous weight is restored
 	}
-	enough := slices.ContainsFunc(l.expectedSpecs(r), func(s *argov1.RolloutSpec) bool {
+	enough := slices.ContainsFunc(c.expectedSpecs(r), func(s *argov1.RolloutSpec) bool {
 		replicas := int32(1)
 		if s.Replicas != nil {
 			replicas = *s.Replicas
@@ -307,7 +299,7 @@ func (l *ledger) readyWeights(event any) []oracle.WeightChange {
 			return true
 		}
 		needed := (weight*int(replicas) + 99) / 100
-		return l.podsOf(r, r.run.hash).MaxServing(l.OldestView()) >= needed
+		return c.podsOf(r, r.run.hash).MaxServing(c.OldestView()) >= needed
 	})
-	return []oracle.WeightChange{{Release: r.Name(), From: before, To: weight, Allowed: enough || l.replicaSetDeleted(r, r.run.hash)}}
+	return []oracle.WeightChange{{Release: r.Name(), From: before, To: weight, Allowed: enough || c.replicaSetDeleted(r, r.run.hash)}}
 }

@@ -79,7 +79,7 @@ func (k *Rollouts) jobOutcome(v *store.Version) cluster.JobOutcome {
 		return cluster.JobOutcome{}
 	}
 	s := k.World.Draws.Stream(fmt.Sprintf("job/%s/%s/%d", run.Name, annotations[measure.MetricNameAnnotation], k.Services.CountCall(string(run.UID))))
-	outcome := cluster.JobOutcome{Duration: s.Skewed(500*time.Millisecond, 30*time.Second), Fails: !k.services.isGood(run, s, false)}
+	outcome := cluster.JobOutcome{Duration: s.Skewed(500*time.Millisecond, 30*time.Second), Fails: !k.services.appearsGood(run, s, false)}
 	late := s.Between(20*time.Second, 4*time.Minute)
 	switch actors.DrawFault(k.World, s, measurementFaultRate, jobFaults...) {
 	case JobHang:

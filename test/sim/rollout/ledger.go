@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
-	"github.com/serin-dev/serin/internal/endpoints"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/cluster"
@@ -28,18 +27,10 @@ type ledger struct {
 
 	cluster *cluster.Cluster
 	pods    map[types.NamespacedName]*oracle.Pods
-	// published contains the ready endpoints, by Service and by the names of their pods without the last part.
-	published map[endpointsKey]*oracle.Timeline[int]
 	// endedByUser are the AnalysisRuns that a user has ended.
 	endedByUser map[types.UID]bool
 
-	// lastWrite is when each process last wrote an object.
-	lastWrite map[string]time.Time
-	// crashedDuringWork is set when a process crashes shortly after a write, until another process has had the time to complete
-	// that work.
-	crashedDuringWork bool
-	// attendedUntil is the time up to which a crashed process had processed the writes of others.
-	attendedUntil time.Time
+	work processWork
 }
 
 // record is what is known of one Rollout, from its creation to its deletion.
@@ -64,31 +55,19 @@ type run struct {
 }
 
 func newLedger(w *sim.World, c *cluster.Cluster) *ledger {
+	core := oracle.NewLedger(w, rolloutKind)
 	return &ledger{
-		Ledger: oracle.NewLedger(w, rolloutKind), Releases: oracle.NewReleases[*record](), cluster: c,
-		pods: map[types.NamespacedName]*oracle.Pods{}, published: map[endpointsKey]*oracle.Timeline[int]{}, endedByUser: map[types.UID]bool{},
-		lastWrite: map[string]time.Time{},
+		Ledger: core, work: processWork{Ledger: core, lastWrite: map[string]time.Time{}}, Releases: oracle.NewReleases[*record](), cluster: c,
+		pods: map[types.NamespacedName]*oracle.Pods{}, endedByUser: map[types.UID]bool{},
 	}
-}
-
-// resumesWork reports whether a process has just started and completes the work of one that crashed.
-func (l *ledger) resumesWork(by string) bool {
-	return l.crashedDuringWork && l.Started[by].After(l.OldestView())
 }
 
 // rolloutWritten is a write of a Rollout.
 type rolloutWritten struct {
-	oracle.Write
+	oracle.ReleaseWritten[*record, *argov1.Rollout]
 
-	record        *record
-	before, after *argov1.Rollout // nil before the creation and after the deletion
 	// beginsRun reports whether the status is about another release from this write on.
 	beginsRun bool
-}
-
-// statusChanged reports whether the status changed.
-func (w rolloutWritten) statusChanged() bool {
-	return w.before != nil && w.after != nil && w.Subresource == "status"
 }
 
 // replicaSetWritten is a write of a ReplicaSet of a Rollout.
@@ -132,19 +111,16 @@ func (l *ledger) Interpret(event any) []any {
 	out := []any{e}
 	switch e.Kind {
 	case rolloutKind:
-		m := rolloutWritten{Write: e, record: l.ByUID[e.New.UID()], before: actors.Typed[*argov1.Rollout](l.World, e.Old)}
-		if e.Type != store.Deleted {
-			m.after = actors.Typed[*argov1.Rollout](l.World, e.New)
-		}
-		m.beginsRun = m.statusChanged() && m.before.Status.CurrentPodHash != m.after.Status.CurrentPodHash
+		m := rolloutWritten{ReleaseWritten: oracle.NewReleaseWritten[*record, *argov1.Rollout](l.World, e, l.ByUID[e.New.UID()])}
+		m.beginsRun = m.StatusChanged() && m.Before.Status.CurrentPodHash != m.After.Status.CurrentPodHash
 		out = append(out, m)
 	case actors.ReplicaSetKind:
 		s := replicaSetWritten{Write: e, before: actors.Typed[*appsv1.ReplicaSet](l.World, e.Old)}
 		if e.Type != store.Deleted {
 			s.after = actors.Typed[*appsv1.ReplicaSet](l.World, e.New)
 		}
-		if kind, name := controllerOf(e.New.Meta()); kind == argov1.RolloutKind {
-			s.record = l.ByName[types.NamespacedName{Namespace: e.Key.Namespace, Name: name}]
+		if owner := actors.ControllerOf(e.New.Meta()); owner.Kind == argov1.RolloutKind {
+			s.record = l.ByName[types.NamespacedName{Namespace: e.Key.Namespace, Name: owner.Name}]
 		}
 		if s.record != nil {
 			out = append(out, s)
@@ -162,7 +138,7 @@ func (l *ledger) Interpret(event any) []any {
 // Record implements oracle.Recorder.
 func (l *ledger) Record(event any) {
 	if h, crashed := event.(sim.ProcessCrashed); crashed {
-		l.recordCrash(h) // while the process is still registered as running
+		l.work.recordCrash(h) // while the process is still registered as running
 	}
 	l.Ledger.Record(event)
 	switch h := event.(type) {
@@ -180,15 +156,13 @@ func (l *ledger) Record(event any) {
 // recordWrite records a write of any object.
 func (l *ledger) recordWrite(h oracle.Write) {
 	if h.BySerin {
-		l.lastWrite[h.Actor] = l.Now()
+		l.work.lastWrite[h.Actor] = l.Now()
 	}
 	switch h.Kind {
 	case actors.PodKind, actors.ReplicaSetKind:
 		l.countPods()
 	case runKind:
 		l.recordRun(h)
-	case endpoints.Kind:
-		l.recordEndpoints(h)
 	}
 }
 
@@ -206,32 +180,9 @@ func (l *ledger) countPods() {
 	}
 }
 
-// unattendedSince returns since when no process of Serin may have processed the writes of others, if the actor is a process
-// that has just started.
-func (l *ledger) unattendedSince(by string) time.Time {
-	if l.Started[by].After(l.OldestView()) && l.attendedUntil.Before(l.OldestView()) {
-		return l.attendedUntil
-	}
-	return l.OldestView()
-}
-
-// recordCrash records whether the crashed process had just written an object, so that it may have been about to write more. A
-// process that ran for less than the maximum lag has not completed the work of its predecessor either.
-func (l *ledger) recordCrash(h sim.ProcessCrashed) {
-	if !l.Started[h.Instance].After(l.OldestView()) {
-		l.attendedUntil = l.OldestView()
-	}
-	switch {
-	case l.lastWrite[h.Instance].After(l.OldestView()):
-		l.crashedDuringWork = true
-	case !l.Started[h.Instance].After(l.OldestView()):
-		l.crashedDuringWork = false
-	}
-}
-
 func (l *ledger) recordRollout(h rolloutWritten) {
-	r := h.record
-	if h.after == nil {
+	r := h.Record
+	if h.After == nil {
 		if r != nil {
 			r.DeletedAt = l.Now()
 			l.Remove(r.Key, r)
@@ -244,40 +195,27 @@ func (l *ledger) recordRollout(h rolloutWritten) {
 		l.Add(r.Key, r.UID, r)
 	}
 	old := r.object
-	r.object = h.after
-	if sides, routed := sidesOf(&h.after.Spec); routed {
+	r.object = h.After
+	if sides, routed := sidesOf(&h.After.Spec); routed {
 		r.sides = sides
 	}
-	if old == nil || old.Generation != h.after.Generation {
-		r.Specs.Set(&h.after.Spec, l.Now())
+	if old == nil || old.Generation != h.After.Generation {
+		r.Specs.Set(&h.After.Spec, l.Now())
 	}
-	if !h.BySerin && (h.Subresource == "status" || old == nil || !sameStrategy(&old.Spec, &h.after.Spec)) {
+	if !h.BySerin && (h.Subresource == "status" || old == nil || !sameStrategy(&old.Spec, &h.After.Spec)) {
 		r.changedByOthers = l.Now()
 	}
-	switch paused := h.after.Spec.Paused; {
-	case paused && r.SuspendedSince.IsZero():
-		r.SuspendedSince = l.Now()
-	case !paused:
-		r.SuspendedSince = time.Time{}
-	}
+	r.SetSuspended(h.After.Spec.Paused, l.Now())
 	if h.beginsRun {
-		r.run = &run{hash: h.after.Status.CurrentPodHash, stableBefore: h.after.Status.StableRS, began: l.Now(), passedAnalyses: map[string]bool{}}
+		r.run = &run{hash: h.After.Status.CurrentPodHash, stableBefore: h.After.Status.StableRS, began: l.Now(), passedAnalyses: map[string]bool{}}
 		r.aborted = false
 	}
-	if h.statusChanged() {
-		l.recordStatus(r, h)
+	if !h.StatusChanged() {
+		return
 	}
-}
-
-func (l *ledger) recordStatus(r *record, h rolloutWritten) {
-	switch is := h.after.Status.Phase == argov1.RolloutPhaseHealthy; {
-	case is && r.IdleSince.IsZero():
-		r.IdleSince = l.Now()
-	case !is:
-		r.IdleSince = time.Time{}
-	}
+	r.SetIdle(h.After.Status.Phase == argov1.RolloutPhaseHealthy, l.Now())
 	switch {
-	case h.after.Status.Abort:
+	case h.After.Status.Abort:
 		r.aborted = true
 	case !h.BySerin:
 		r.aborted = false
@@ -303,9 +241,9 @@ func (l *ledger) recordRun(h oracle.Write) {
 	if a.Status.Phase != argov1.AnalysisPhaseSuccessful || a.Spec.Terminate && !l.endedByUser[a.UID] {
 		return
 	}
-	kind, name := controllerOf(a)
-	r := l.ByName[types.NamespacedName{Namespace: h.Key.Namespace, Name: name}]
-	if kind != argov1.RolloutKind || r == nil || r.run == nil || a.Labels[argov1.PodTemplateHashLabel] != r.run.hash {
+	owner := actors.ControllerOf(a)
+	r := l.ByName[types.NamespacedName{Namespace: h.Key.Namespace, Name: owner.Name}]
+	if owner.Kind != argov1.RolloutKind || r == nil || r.run == nil || a.Labels[argov1.PodTemplateHashLabel] != r.run.hash {
 		return
 	}
 	r.run.passedAnalyses[a.Labels[argov1.RolloutTypeLabel]+a.Labels[argov1.StepIndexLabel]] = true

@@ -73,14 +73,14 @@ func hasManagedRoutes(s argov1.RolloutStrategy) bool {
 }
 
 // managedRouteShifts is the part of I1 about requests that a step routes or mirrors to the new revision.
-func (l *ledger) managedRouteShifts(h routeWritten) []oracle.TrafficShift {
+func (c *writtenWeights) managedRouteShifts(h routeWritten) []oracle.TrafficShift {
 	var shifts []oracle.TrafficShift
 	before := managedIn(h.Old)
 	for _, rule := range managedRules(h.New) {
 		name, at := fmt.Sprint(rule["name"]), managedDestination(rule)
-		if hash := l.hashBehind(h.record, at); !slices.Contains(before, name) && hash != "" && !l.podsChangedByOthers(h.record, at) {
+		if hash := c.hashBehind(h.record, at); !slices.Contains(before, name) && hash != "" && !c.podsChangedByOthers(h.record, at) {
 			shifts = append(shifts, oracle.TrafficShift{
-				Release: h.record.Name(), What: fmt.Sprintf("route %s was added with destination %s", name, hash), To: l.podsOf(h.record, hash),
+				Release: h.record.Name(), What: fmt.Sprintf("route %s was added with destination %s", name, hash), To: c.podsOf(h.record, hash),
 				OthersAnswer: true, // regardless of the others: no step needs the route before the pods
 			})
 		}

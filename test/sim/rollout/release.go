@@ -130,11 +130,6 @@ func (r *Release) newRollout() *argov1.Rollout {
 	return object
 }
 
-// image returns the image of a version.
-func (r *Release) image(version string) string {
-	return "registry.example/" + r.Key.Name + ":" + version
-}
-
 // podTemplate returns the pod template of a version.
 func (r *Release) podTemplate(v *actors.Version) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{
@@ -143,7 +138,7 @@ func (r *Release) podTemplate(v *actors.Version) corev1.PodTemplateSpec {
 		},
 		Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{
-				Name: "app", Image: r.image(v.Name),
+				Name: "app", Image: r.Image(v.Name),
 				Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: corev1.ProtocolTCP}},
 			}},
 			TerminationGracePeriodSeconds: new(int64(10)),

@@ -7,12 +7,9 @@ package rollout
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -72,11 +69,11 @@ func (k *Rollouts) Populate(w *sim.World) {
 	k.users = &users{Rollouts: k, Script: k.Script}
 	k.Cluster = cluster.New(w, cluster.Options{PodBehaviour: k.PodBehaviour, JobOutcome: k.jobOutcome, Scaled: []schema.GroupKind{rolloutKind}})
 	l := newLedger(w, k.Cluster)
-	checks := oracle.New(w, l, l.invariants())
+	checks := oracle.New(w, l, Invariants, l.checkers())
 	k.Terms = actors.Terms[*Release]{
 		Describe: (*Release).describePlan,
 		Objects:  func(r *Release) []client.Object { return append(r.userObjects(), r.newRollout()) },
-		Route:    (*Release).clientRoute, VersionOf: k.versionOfTemplate, DescribeWrite: k.describeWrite,
+		Route:    (*Release).clientRoute, DescribeWrite: k.describeWrite,
 		Repair: k.users.repair, Unsettled: k.unsettledObjects, LongestRun: k.longestRun, ReportLeftovers: k.reportLeftovers, Finish: checks.Finish,
 		FinalKinds: []schema.GroupKind{rolloutKind, actors.ReplicaSetKind, runKind, experimentKind}, Normalize: k.normalizeFinal, CompleteFinal: k.addRunningJobs,
 	}
@@ -103,28 +100,6 @@ func (k *Rollouts) Populate(w *sim.World) {
 	}
 }
 
-// versionOfTemplate returns the version of a pod template, including those of Experiments, or nil.
-func (k *Rollouts) versionOfTemplate(template map[string]any) *actors.Version {
-	containers, _, _ := unstructured.NestedSlice(template, "spec", "containers")
-	for _, container := range actors.Items(containers) {
-		image, _ := container["image"].(string)
-		if _, v := k.versionOfImage(image); v != nil {
-			return v
-		}
-	}
-	return nil
-}
-
-// versionOfImage returns the version of an image, or nil.
-func (k *Rollouts) versionOfImage(image string) (*Release, *actors.Version) {
-	for _, r := range k.Releases {
-		if name, found := strings.CutPrefix(image, r.image("")); found {
-			return r, r.Known[name]
-		}
-	}
-	return nil, nil
-}
-
 // clientRoute returns a release as seen by clients.
 func (r *Release) clientRoute() cluster.Route {
 	route := cluster.Route{Release: r.Key, Namespace: actors.Namespace, Provider: r.Provider, Apex: r.apex(), Primary: r.apex() + "-stable", Canary: r.apex() + "-canary"}
@@ -146,16 +121,8 @@ func (k *Rollouts) storedRollout(key types.NamespacedName) *argov1.Rollout {
 func (k *Rollouts) versionOf(hash string) (*Release, *actors.Version) {
 	for _, v := range k.World.Server.All(actors.ReplicaSetKind) {
 		if set := actors.Typed[*appsv1.ReplicaSet](k.World, v); set != nil && hash != "" && set.Labels[argov1.PodTemplateHashLabel] == hash {
-			return k.versionOfImage(set.Spec.Template.Spec.Containers[0].Image)
+			return k.VersionOfImage(set.Spec.Template.Spec.Containers[0].Image)
 		}
 	}
 	return nil, nil
-}
-
-// controllerOf returns the controller of an object, as kind and name, or empty strings.
-func controllerOf(meta metav1.Object) (kind, name string) {
-	if owner := metav1.GetControllerOfNoCopy(meta); owner != nil {
-		return owner.Kind, owner.Name
-	}
-	return "", ""
 }

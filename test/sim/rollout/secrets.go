@@ -73,16 +73,16 @@ type measurementCall struct {
 	scheduled func(sim.Failure) bool
 }
 
-type callKey struct{}
+type measurementCallKey struct{}
 
 // withCall returns a context with the measurement.
 func withCall(ctx context.Context, c measurementCall) context.Context {
-	return context.WithValue(ctx, callKey{}, c)
+	return context.WithValue(ctx, measurementCallKey{}, c)
 }
 
 // RoundTrip implements http.RoundTripper. A failing service returns whatever it received.
 func (l secretTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	c, ok := r.Context().Value(callKey{}).(measurementCall)
+	c, ok := r.Context().Value(measurementCallKey{}).(measurementCall)
 	if !ok {
 		return nil, http.ErrNotSupported
 	}

@@ -109,18 +109,9 @@ func overdue(s argov1.RolloutStatus, now time.Time) string {
 func (k *Rollouts) longestRun() time.Duration {
 	longest := time.Hour
 	for _, v := range k.World.Server.All(rolloutKind) {
-		if r := actors.Typed[*argov1.Rollout](k.World, v); r != nil {
-			longest = max(longest, maxRunDuration(&r.Spec))
+		if r := actors.Typed[*argov1.Rollout](k.World, v); r != nil && r.Spec.Strategy.Canary != nil {
+			longest = max(longest, 20*time.Minute+time.Duration(len(r.Spec.Strategy.Canary.Steps))*15*time.Minute)
 		}
 	}
 	return longest
-}
-
-// maxRunDuration returns the maximum duration of one run.
-func maxRunDuration(spec *argov1.RolloutSpec) time.Duration {
-	most := 20 * time.Minute
-	if c := spec.Strategy.Canary; c != nil {
-		most += time.Duration(len(c.Steps)) * 15 * time.Minute
-	}
-	return most
 }

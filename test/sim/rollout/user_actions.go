@@ -170,7 +170,7 @@ func (u *users) undo(r *Release, s *sim.Stream) {
 	var sets []*appsv1.ReplicaSet
 	for _, v := range u.World.Server.All(actors.ReplicaSetKind) {
 		set := actors.Typed[*appsv1.ReplicaSet](u.World, v)
-		if kind, name := controllerOf(set); kind == argov1.RolloutKind && name == r.Key.Name {
+		if owner := actors.ControllerOf(set); owner.Kind == argov1.RolloutKind && owner.Name == r.Key.Name {
 			sets = append(sets, set)
 		}
 	}

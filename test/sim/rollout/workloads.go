@@ -166,34 +166,34 @@ func (c *workloadRestoration) Finish() {
 
 // workloadScaling is the part of I18 about the own pods of a referenced Deployment: they are only removed, as scaleDown
 // specifies, and once the Rollout has pods that replace them.
-func (l *ledger) workloadScaling(event any) {
+func (c *requestedPods) workloadScaling(event any) {
 	h, ok := event.(oracle.Write)
 	if !ok || !h.BySerin || h.Kind != actors.DeploymentKind || h.Type != store.Modified {
 		return
 	}
-	was, is := replicasOf(actors.Typed[*appsv1.Deployment](l.World, h.Old)), replicasOf(actors.Typed[*appsv1.Deployment](l.World, h.New))
-	if is > was && slices.ContainsFunc(l.All, func(r *record) bool {
-		return !r.Gone() && r.object.Spec.WorkloadRef != nil && r.object.Spec.WorkloadRef.Name == h.Key.Name && len(l.expectedSpecs(r)) == 1
+	was, is := replicasOf(actors.Typed[*appsv1.Deployment](c.World, h.Old)), replicasOf(actors.Typed[*appsv1.Deployment](c.World, h.New))
+	if is > was && slices.ContainsFunc(c.All, func(r *record) bool {
+		return !r.Gone() && r.object.Spec.WorkloadRef != nil && r.object.Spec.WorkloadRef.Name == h.Key.Name && len(c.expectedSpecs(r)) == 1
 	}) {
-		l.Violate("I18", h.Key.Name, "Serin scaled it up, although a Rollout references it: %d, not %d", is, was)
+		c.Violate("I18", h.Key.Name, "Serin scaled it up, although a Rollout references it: %d, not %d", is, was)
 	}
-	for _, r := range l.All {
+	for _, r := range c.All {
 		ref := r.object.Spec.WorkloadRef
 		if r.Gone() || ref == nil || ref.Name != h.Key.Name || is >= was {
 			continue
 		}
-		if !slices.ContainsFunc(l.expectedSpecs(r), scalesDown) {
-			l.Violate("I18", r.Name(), "Deployment %s went from %d to %d pods, although the Rollout must not scale it down", h.Key.Name, was, is)
+		if !slices.ContainsFunc(c.expectedSpecs(r), scalesDown) {
+			c.Violate("I18", r.Name(), "Deployment %s went from %d to %d pods, although the Rollout must not scale it down", h.Key.Name, was, is)
 		}
-		if status := r.object.Status; l.replicaSetDeleted(r, status.StableRS) || l.replicaSetDeleted(r, status.CurrentPodHash) {
+		if status := r.object.Status; c.replicaSetDeleted(r, status.StableRS) || c.replicaSetDeleted(r, status.CurrentPodHash) {
 			continue
 		}
 		ready := 0
-		for _, set := range l.replicaSetsOf(r) {
-			ready = max(ready, l.pods[keyOf(set)].MaxServing(l.OldestView()))
+		for _, set := range c.replicaSetsOf(r) {
+			ready = max(ready, c.pods[keyOf(set)].MaxServing(c.OldestView()))
 		}
-		if needed := min(int(was), l.minDesired(r)) - int(is); ready < needed {
-			l.Violate("I18", r.Name(), "Deployment %s went from %d to %d pods, but the Rollout has had at most %d ready pods for %s", h.Key.Name, was, is, ready, l.Lag)
+		if needed := min(int(was), c.minDesired(r)) - int(is); ready < needed {
+			c.Violate("I18", r.Name(), "Deployment %s went from %d to %d pods, but the Rollout has had at most %d ready pods for %s", h.Key.Name, was, is, ready, c.Lag)
 		}
 	}
 }
@@ -204,9 +204,9 @@ func scalesDown(s *argov1.RolloutSpec) bool {
 }
 
 // minDesired returns the smallest number of pods that the Rollout may request.
-func (l *ledger) minDesired(r *record) int {
+func (c *requestedPods) minDesired(r *record) int {
 	least := 1 << 30
-	for _, spec := range l.expectedSpecs(r) {
+	for _, spec := range c.expectedSpecs(r) {
 		desired := 1
 		if spec.Replicas != nil {
 			desired = int(*spec.Replicas)
