@@ -131,19 +131,19 @@ func (l *ledger) Interpret(event any) []any {
 // Record implements oracle.Recorder.
 func (l *ledger) Record(event any) {
 	l.Ledger.Record(event)
-	record := &recorder{l}
+	records := &recorder{l}
 	switch h := event.(type) {
 	case oracle.Write:
 		if l.Clocks.Changed && h.BySerin && l.Clocks.Differ() {
 			l.clocksDiffered = l.Now()
 		}
-		record.recordConfig(h)
+		records.recordConfig(h)
 	case canaryWritten:
-		record.recordCanary(h)
+		records.recordCanary(h)
 	case routeWritten:
-		record.recordRoute(h)
+		records.recordRoute(h)
 	case workloadWritten:
-		record.recordWorkload(h)
+		records.recordWorkload(h)
 	case *query:
 		l.processState(h.process).inFlight[h.record.UID] = h
 	case queryAnswered:
@@ -155,7 +155,7 @@ func (l *ledger) Record(event any) {
 		}
 		life.answers[h.record.UID][h.request.ID] = h.query
 	case cluster.PodDied:
-		record.recordPodDeath(h)
+		records.recordPodDeath(h)
 	case sim.ProcessStarted:
 		l.processState(h.Instance) // registers the process as running
 	case sim.ProcessCrashed:
