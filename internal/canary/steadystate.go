@@ -37,9 +37,9 @@ func recreatePrimary(s Snapshot) release.Effect {
 	revision := s.Workload.Target.Revision
 	promoting := s.Status.Phase == flaggerv1.CanaryPhasePromoting || s.Status.Phase == flaggerv1.CanaryPhaseFinalising
 	switch {
-	case promoting && s.serin().Intent == "" && revision == s.pinnedRevision():
-		return PrimaryExists{Revision: revision, ID: s.promotionCopyID()}
-	case !promoting && (revision == s.promotedRevision() || s.primaryUnpromoted() && (s.currentWeight() > 0 || !s.Plan.HasRouter)):
+	case promoting && s.serin().Intent == "" && revision == s.pinnedRevision(), s.primaryUnpromoted() && targetServes(s) && revision == s.pinnedRevision():
+		return PrimaryExists{Revision: revision, ID: s.promotionCopyID()} // with the configuration of the promotion, which continues
+	case !promoting && (revision == s.promotedRevision() || s.primaryUnpromoted() && targetServes(s)):
 		return PrimaryExists{Revision: revision, ID: s.copyIDFor("recreated", revision)}
 	case promoting && s.serin().Intent == "":
 		return recreatePrimaryFromHistory(s, s.pinnedRevision(), s.Status.LastAppliedSpec, "")
@@ -50,6 +50,9 @@ func recreatePrimary(s Snapshot) release.Effect {
 		return recreatePrimaryFromHistory(s, s.promotedRevision(), s.Status.LastPromotedSpec, s.promotionCopyID())
 	}
 }
+
+// targetServes reports whether the target has traffic after a failed promotion.
+func targetServes(s Snapshot) bool { return s.currentWeight() > 0 || !s.Plan.HasRouter }
 
 // recreatePrimaryFromHistory recreates the primary from its history. Only the hash is known of a revision that Flagger released.
 func recreatePrimaryFromHistory(s Snapshot, revision, hash, revertedCopyID string) release.Effect {

@@ -34,6 +34,13 @@ func hasUnrecordedTraffic(s Snapshot) bool {
 	return s.currentWeight() > 0 && s.Status.CanaryWeight == 0 && s.Plan.Drain > 0 && !recorded
 }
 
+// mayHaveLostTraffic reports whether the canary may have received requests a moment ago, although neither the route nor the status
+// shows it: the weight in the status was overwritten while the weight of the route was removed. An open window shows that the
+// canary had a weight.
+func mayHaveLostTraffic(s Snapshot) bool {
+	return s.Plan.HasRouter && s.Plan.Strategy == Weighted && s.serin().Window != nil && !s.canaryHasTraffic()
+}
+
 // drainStarted reports whether the canary lost its traffic and the drain delay began.
 func (s *Snapshot) drainStarted() bool { return s.serin().DrainUntil != nil }
 

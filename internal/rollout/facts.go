@@ -83,8 +83,28 @@ func sanitizeStatus(s Snapshot) argov1.RolloutStatus {
 	if s.Spec.Strategy.Canary != nil {
 		status.CurrentStepIndex = clampStepIndex(s.Spec.Strategy.Canary.Steps, status.CurrentStepIndex)
 		withoutPauseOfOtherStep(s.Spec.Strategy.Canary.Steps, &status)
+		restoreStablePingPong(s, &status)
 	}
 	return status
+}
+
+// restoreStablePingPong records which of the ping-pong Services is the stable one, if the status has lost it: the one that Serin made
+// select the stable revision. It has the traffic.
+func restoreStablePingPong(s Snapshot, status *argov1.RolloutStatus) {
+	names := s.Spec.Strategy.Canary.PingPong
+	if names == nil || status.Canary.StablePingPong != "" || status.StableRS == "" {
+		return
+	}
+	selectsStable := func(name string) bool {
+		service := s.Services[name]
+		return service.ManagedBy == s.Name && service.Selector[argov1.PodTemplateHashLabel] == status.StableRS
+	}
+	switch ping, pong := selectsStable(names.PingService), selectsStable(names.PongService); {
+	case ping && !pong:
+		status.Canary.StablePingPong = argov1.Ping
+	case pong && !ping:
+		status.Canary.StablePingPong = argov1.Pong
+	}
 }
 
 // withoutPauseOfOtherStep removes the pause of a step if the current step is not a pause: a user wrote it, and only the

@@ -51,7 +51,7 @@ func (c *endpointsBeforeWeight) Observe(event any) {
 				c.checkPublished(h, s.destination, "the promoted revision has weight")
 			}
 		case r.isCanary(s.destination) && (recorded == nil || int(recorded.Canary.Weight) < s.Weight):
-			if c.podsOf(r, r.object.Status.StableRS).AnsweredSince(c.OldestView()) {
+			if c.stableServes(r) {
 				c.checkPublished(h, s.destination, "the canary has weight")
 			}
 		}
@@ -59,11 +59,16 @@ func (c *endpointsBeforeWeight) Observe(event any) {
 	before := managedIn(h.Old)
 	for _, rule := range managedRules(h.New) {
 		at := managedDestination(rule)
-		if at.Subset == "" && !slices.Contains(before, fmt.Sprint(rule["name"])) && r.object.Status.StableRS != r.run.hash && !c.podsChangedByOthers(r, at) &&
-			c.podsOf(r, r.object.Status.StableRS).AnsweredSince(c.OldestView()) {
+		if at.Subset == "" && !slices.Contains(before, fmt.Sprint(rule["name"])) && r.object.Status.StableRS != r.run.hash && !c.podsChangedByOthers(r, at) && c.stableServes(r) {
 			c.checkPublished(h, at, fmt.Sprintf("the canary has route %s", rule["name"]))
 		}
 	}
+}
+
+// stableServes reports whether the stable revision has a pod for users. A terminating pod still answers, but a revision whose only pod
+// was restarted has none until the next one is available.
+func (c *endpointsBeforeWeight) stableServes(r *record) bool {
+	return c.podsOf(r, r.object.Status.StableRS).MinServing(c.OldestView()) > 0
 }
 
 // recordEndpoints records the ready endpoints that a Service publishes.
