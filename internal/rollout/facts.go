@@ -88,8 +88,8 @@ func sanitizeStatus(s Snapshot) argov1.RolloutStatus {
 	return status
 }
 
-// restoreStablePingPong records which of the ping-pong Services is the stable one, if the status has lost it: the one that Serin made
-// select the stable revision. It has the traffic.
+// restoreStablePingPong records that the ping Service is the stable one if the status has lost it: Serin made this Service select the
+// stable revision, and it has the traffic. Without a record, the pong Service is the stable one.
 func restoreStablePingPong(s Snapshot, status *argov1.RolloutStatus) {
 	names := s.Spec.Strategy.Canary.PingPong
 	if names == nil || status.Canary.StablePingPong != "" || status.StableRS == "" {
@@ -99,11 +99,8 @@ func restoreStablePingPong(s Snapshot, status *argov1.RolloutStatus) {
 		service := s.Services[name]
 		return service.ManagedBy == s.Name && service.Selector[argov1.PodTemplateHashLabel] == status.StableRS
 	}
-	switch ping, pong := selectsStable(names.PingService), selectsStable(names.PongService); {
-	case ping && !pong:
+	if selectsStable(names.PingService) && !selectsStable(names.PongService) {
 		status.Canary.StablePingPong = argov1.Ping
-	case pong && !ping:
-		status.Canary.StablePingPong = argov1.Pong
 	}
 }
 
