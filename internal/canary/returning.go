@@ -19,8 +19,14 @@ import (
 // template that is rolled back. Only the revision that was analyzed retains traffic: a target that has another one gets none.
 func returnsTrafficInParts(s Snapshot) bool {
 	weighted := s.Plan.Strategy == Weighted && !s.Plan.SkipAnalysis && s.isRouteObserved() && s.routingProvider() == ""
-	return weighted && !s.drainStarted() && !s.primaryHasRolledBackTemplate() && !s.Workload.Primary.Ready && s.Workload.Target.isReachable() &&
+	return weighted && !s.drainStarted() && !s.primaryHasRolledBackTemplate() && !primaryCarriesAll(s) && s.Workload.Target.isReachable() &&
 		s.Workload.Target.Revision == s.pinnedRevision()
+}
+
+// primaryCarriesAll reports whether the primary is ready, and its Service publishes the pods that carry all the traffic. The status of a
+// Deployment may be older than its endpoints.
+func primaryCarriesAll(s Snapshot) bool {
+	return s.Workload.Primary.Ready && s.Workload.Primary.servingPods() >= primaryPodsNeeded(s)
 }
 
 // primaryPodsNeeded is the number of pods of the primary that carry all the traffic. It is recorded with the first step of the
