@@ -61,7 +61,7 @@ func refusalText(hook flaggerv1.CanaryWebhook, answer release.Answer) string {
 }
 
 // weightIncreaseGates are the gates of webhooks that must approve every increase of the weight, and the promotion after the last
-// weight.
+// weight. The first weight after mirrored traffic is an exception; see nextStepApprovalGates.
 func weightIncreaseGates(s Snapshot) []gate {
 	var out []gate
 	for _, hook := range s.Plan.hooksOfType(flaggerv1.ConfirmTrafficIncreaseHook) {

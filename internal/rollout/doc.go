@@ -31,8 +31,9 @@
 // fails until the list, the sources and the page agree. The commands need no change. The progress deadline must not run
 // while the release waits for time or for the user (ProgressDeadline.Time, whose inputs progressDeadline in status.go
 // sets). View.EarliestStep respects the Until of a gate that time opens; stepsOfCanary (upcoming.go) must know it for
-// later steps. In the simulator (test/sim/rollout): invariants_traffic.go if the gate guards a promise, and
-// maxRunDuration (settled.go) if it delays a release.
+// later steps. Random specs reach it only if drawSpec (histories_test.go) and drawCanary (test/sim/rollout/draw.go) draw its field. In
+// the simulator (test/sim/rollout): invariants_traffic.go if the gate guards a promise, and longestRun (settled.go) if it delays
+// a release.
 //
 // An effect: its type in effects.go, in the group of outcome in which it is applied, and a case in
 // rollout/controller/apply.go: test/borders fails without it. MergeStatusChanges (mergestatus.go) if it may share a status

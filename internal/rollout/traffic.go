@@ -16,7 +16,7 @@ import (
 // routerRetryInterval is the time before a router that has not applied its weights is queried again.
 const routerRetryInterval = 10 * time.Second
 
-// trafficPlan is the trafficPlan split of a canary release: the result of planTraffic.
+// trafficPlan is the result of planTraffic: how a canary release splits the traffic.
 type trafficPlan struct {
 	outcome
 	// weights are the weights to set; nil: the router is unchanged.
