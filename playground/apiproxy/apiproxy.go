@@ -1,6 +1,6 @@
 // Package apiproxy is a proxy in front of the API server that counts the
 // requests of its clients, so that tests can assert how many requests an
-// operation costs.
+// operation costs, and injects faults into requests and connections.
 //
 // It must not know its clients: one proxy counts all requests that it receives.
 package apiproxy
@@ -66,8 +66,10 @@ type Proxy struct {
 	// URL is the address that clients use instead of the API server's.
 	URL string
 
-	server *http.Server
-	done   chan error
+	server      *http.Server
+	forward     http.Handler
+	connections *connections
+	done        chan error
 
 	openWatches atomic.Int64
 
@@ -94,8 +96,9 @@ func Start(ctx context.Context, config *rest.Config) (*Proxy, error) {
 	}
 	p := &Proxy{
 		URL: "http://" + listener.Addr().String(), done: make(chan error, 1), counts: Counts{},
+		connections: &connections{Listener: listener, open: map[*connection]bool{}},
 	}
-	reverse := &httputil.ReverseProxy{
+	p.forward = &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
 			r.Out.Header.Del("Authorization") // the transport adds that of config
@@ -103,6 +106,8 @@ func Start(ctx context.Context, config *rest.Config) (*Proxy, error) {
 		Transport: transport,
 		// Events of a watch must not wait in a buffer.
 		FlushInterval: -1,
+		// To a client, an API server that cannot be reached is a connection that ends, not a server that answers 502.
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 	}
 	p.server = &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		kind := Classify(r)
@@ -117,9 +122,9 @@ func Start(ctx context.Context, config *rest.Config) (*Proxy, error) {
 		if fault != nil && fault(w, r, kind) {
 			return
 		}
-		reverse.ServeHTTP(w, r)
+		p.forward.ServeHTTP(w, r)
 	})}
-	go func() { p.done <- p.server.Serve(listener) }()
+	go func() { p.done <- p.server.Serve(p.connections) }()
 	return p, nil
 }
 
@@ -180,8 +185,21 @@ func (p *Proxy) SetFault(f func(http.ResponseWriter, *http.Request, Request) boo
 	p.fault = f
 }
 
+// Forward sends a request to the API server, and its response to w. It is for faults that do so themselves.
+func (p *Proxy) Forward(w http.ResponseWriter, r *http.Request) { p.forward.ServeHTTP(w, r) }
+
+// ResetConnections resets the TCP connections of all clients.
+func (p *Proxy) ResetConnections() { p.connections.reset() }
+
+// Partition starts a partition between the clients and the proxy: connections remain open and transfer nothing until Heal.
+func (p *Proxy) Partition() { p.connections.cut() }
+
+// Heal ends a partition. The connections that existed during the partition are reset, and what they would have transferred is lost.
+func (p *Proxy) Heal() { p.connections.heal() }
+
 // Close ends all connections.
 func (p *Proxy) Close() error {
+	p.Heal() // a partition must not delay the end
 	err := p.server.Close()
 	if served := <-p.done; !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)

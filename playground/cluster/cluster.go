@@ -150,6 +150,10 @@ type Cluster struct {
 	cause       func() error
 	background  sync.WaitGroup
 	lock        *os.File
+
+	mu sync.Mutex
+	// parts are the programs that the cluster cannot run without, by name.
+	parts map[string]*process.Process
 }
 
 // lockFolder locks the folder for this process; the kernel releases the lock however the process ends.
@@ -191,7 +195,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("resolve folder %s: %w", o.Folder, err)
 	}
-	c := &Cluster{options: o, Folder: folder}
+	c := &Cluster{options: o, Folder: folder, parts: map[string]*process.Process{}}
 	running, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	c.stop, c.done, c.cause = stop, running.Done(), func() error { return context.Cause(running) }
 	// The start is aborted when a part of the cluster ends during the start.
@@ -327,6 +331,11 @@ func (c *Cluster) startAPIServer(ctx, running context.Context) error {
 	if err := c.startPart("apiserver", nil, append(c.apiServerSpec(apiServerPort), recorded...)...); err != nil {
 		return err
 	}
+	return c.WaitForAPIServer(ctx)
+}
+
+// WaitForAPIServer waits until the API server is ready.
+func (c *Cluster) WaitForAPIServer(ctx context.Context) error {
 	return c.waitUntil(ctx, "the API server", func(ctx context.Context) error {
 		return c.Client.CoreV1().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 	})
@@ -426,13 +435,45 @@ func (c *Cluster) startPart(name string, env []string, argv ...string) error {
 	if err != nil {
 		return err
 	}
+	c.requirePart(p)
+	return nil
+}
+
+// requirePart stops the cluster when a part ends, unless KillPart ended it.
+func (c *Cluster) requirePart(p *process.Process) {
+	c.mu.Lock()
+	c.parts[p.Name] = p
+	c.mu.Unlock()
 	c.background.Go(func() {
 		select {
 		case <-c.done:
+			return
 		case <-p.Done():
+		}
+		c.mu.Lock()
+		required := c.parts[p.Name] == p
+		c.mu.Unlock()
+		if required {
 			c.stop(c.processes.Ended(p))
 		}
 	})
+}
+
+// KillPart sends SIGKILL to a part of the cluster, such as etcd or apiserver. The cluster continues without it until RestartPart.
+func (c *Cluster) KillPart(name string) error {
+	c.mu.Lock()
+	delete(c.parts, name)
+	c.mu.Unlock()
+	return c.processes.Kill(name)
+}
+
+// RestartPart starts a part that KillPart ended, with the same arguments and data.
+func (c *Cluster) RestartPart(name string) error {
+	p, err := c.processes.Restart(name)
+	if err != nil {
+		return err
+	}
+	c.requirePart(p)
 	return nil
 }
 
@@ -511,11 +552,19 @@ func (c *Cluster) Terminate(ctx context.Context, name string) error {
 	return c.processes.Terminate(ctx, name)
 }
 
+// Signal sends a signal to a running program.
+func (c *Cluster) Signal(name string, signal unix.Signal) error {
+	return c.processes.Signal(name, signal)
+}
+
 // Restart kills a program and starts it again with the same arguments and environment.
 func (c *Cluster) Restart(name string) (*process.Process, error) { return c.processes.Restart(name) }
 
 // Usage returns the resource usage of a program.
 func (c *Cluster) Usage(name string) (process.Usage, error) { return c.processes.Usage(name) }
+
+// LogPath returns the file with the output of a program.
+func (c *Cluster) LogPath(name string) string { return c.processes.LogPath(name) }
 
 // Tail returns the last lines of the log of a program: etcd, apiserver, controller-manager, scheduler, traefik, prometheus,
 // or the name given to StartProcess.

@@ -150,6 +150,18 @@ func (g *Group) Terminate(ctx context.Context, name string) error {
 	}
 }
 
+// Signal sends a signal to a running program.
+func (g *Group) Signal(name string, signal unix.Signal) error {
+	p, err := g.find(name)
+	if err != nil {
+		return err
+	}
+	if err := p.command.Process.Signal(signal); err != nil {
+		return fmt.Errorf("send %s to %s: %w", unix.SignalName(signal), name, err)
+	}
+	return nil
+}
+
 // Restart kills a program and starts it again with the same Spec.
 func (g *Group) Restart(name string) (*Process, error) {
 	p, err := g.find(name)

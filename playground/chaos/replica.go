@@ -1,0 +1,261 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/utils/clock"
+
+	"github.com/serin-dev/serin/playground/apiproxy"
+	"github.com/serin-dev/serin/playground/cluster"
+)
+
+// disturbance is what happens to the requests of a replica. The zero value disturbs nothing.
+type disturbance struct {
+	// share of the requests is disturbed, 0 to 1.
+	share float64
+	// delay is the time that a request takes in addition.
+	delay time.Duration
+	// status is an answer that the API server never sent; 0: the request is forwarded.
+	status int
+	// lost executes the request and closes the connection instead of sending the answer.
+	lost bool
+}
+
+// replica is one process of Serin, behind a proxy of its own, by which its requests are recognized. It is started again whenever it
+// has ended, as a kubelet would.
+type replica struct {
+	name    string
+	argv    []string
+	cluster *cluster.Cluster
+	clock   clock.WithTicker
+	proxy   *apiproxy.Proxy
+	leases  *leaseLog
+
+	mu          sync.Mutex
+	disturbance disturbance
+	random      *rand.Rand
+	// clockOffset is that of the time namespace of the next process.
+	clockOffset time.Duration
+	// starts is the number of processes so far.
+	starts int
+	// writes is the number of writes so far, except for Leases and events.
+	writes int
+	// unconditional are kinds of writes that did not name the version that they were decided on.
+	unconditional map[string]bool
+}
+
+// restartDelay is the time after which a process that has ended is started again.
+const restartDelay = 200 * time.Millisecond
+
+// supervise runs processes until ctx ends.
+func (r *replica) supervise(ctx context.Context) error {
+	for {
+		r.mu.Lock()
+		r.starts++
+		offset := r.clockOffset
+		r.mu.Unlock()
+		argv, err := inTimeNamespace(offset, r.argv)
+		if err != nil {
+			return err
+		}
+		process, err := r.cluster.StartProcess(r.name, argv, nil)
+		if err != nil {
+			return err
+		}
+		select {
+		case <-process.Done():
+		case <-ctx.Done():
+			return r.cluster.Kill(r.name)
+		}
+		select {
+		case <-r.clock.After(restartDelay):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (r *replica) kill() error                         { return r.cluster.Kill(r.name) }
+func (r *replica) signal(s unix.Signal) error          { return r.cluster.Signal(r.name, s) }
+func (r *replica) disturb(d disturbance)               { r.mu.Lock(); r.disturbance = d; r.mu.Unlock() }
+func (r *replica) setClock(offset time.Duration)       { r.mu.Lock(); r.clockOffset = offset; r.mu.Unlock() }
+func (r *replica) terminate(ctx context.Context) error { return r.cluster.Terminate(ctx, r.name) }
+
+// startCount and writeCount return the number of processes and of writes so far.
+func (r *replica) startCount() int { r.mu.Lock(); defer r.mu.Unlock(); return r.starts }
+func (r *replica) writeCount() int { r.mu.Lock(); defer r.mu.Unlock(); return r.writes }
+
+// serve is the fault of the proxy: it records a request, disturbs or forwards it.
+func (r *replica) serve(w http.ResponseWriter, request *http.Request, kind apiproxy.Request) bool {
+	write := kind.Verb == "create" || kind.Verb == "update" || kind.Verb == "patch" || kind.Verb == "delete"
+	if write && kind.Resource == "leases" {
+		w = &headerObserver{ResponseWriter: w, observe: func(status int) {
+			if status/100 == 2 {
+				r.leases.renewed(r.name)
+			}
+		}}
+	} else if write && kind.Resource != "events" && !strings.HasSuffix(kind.Resource, "reviews") {
+		if err := r.recordWrite(request, kind); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return true
+		}
+	}
+	r.mu.Lock()
+	d, chance := r.disturbance, r.random.Float64()
+	r.mu.Unlock()
+	if chance >= d.share {
+		d = disturbance{}
+	}
+	if d.delay > 0 {
+		select {
+		case <-r.clock.After(d.delay):
+		case <-request.Context().Done():
+		}
+	}
+	switch {
+	case d.status != 0:
+		writeStatus(w, d.status)
+	case d.lost && kind.Verb != "watch":
+		r.proxy.Forward(httptest.NewRecorder(), request.WithContext(context.WithoutCancel(request.Context())))
+		panic(http.ErrAbortHandler) // closes the connection
+	default:
+		r.proxy.Forward(w, request)
+	}
+	return true
+}
+
+// recordWrite records a write that arrived.
+func (r *replica) recordWrite(request *http.Request, kind apiproxy.Request) error {
+	body, err := io.ReadAll(request.Body)
+	if err != nil {
+		return err
+	}
+	request.Body = io.NopCloser(bytes.NewReader(body))
+	r.leases.checkWriter(r.name, kind.String()+" "+request.URL.Path)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.writes++
+	if kind.Verb != "create" && !hasPrecondition(body) {
+		r.unconditional[kind.String()] = true
+	}
+	return nil
+}
+
+// hasPrecondition reports whether a body names the resourceVersion that its write was decided on.
+func hasPrecondition(body []byte) bool {
+	var object struct {
+		Metadata, Preconditions struct {
+			ResourceVersion string `json:"resourceVersion"`
+		}
+	}
+	return json.Unmarshal(body, &object) == nil && object.Metadata.ResourceVersion+object.Preconditions.ResourceVersion != ""
+}
+
+// writeStatus answers like an API server that refuses a request.
+func writeStatus(w http.ResponseWriter, status int) {
+	reason := "InternalError"
+	if status == http.StatusTooManyRequests {
+		reason = "TooManyRequests"
+		w.Header().Set("Retry-After", "1")
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"injected","reason":%q,"code":%d}`, reason, status)
+}
+
+// headerObserver observes the status of a response before the client receives it.
+type headerObserver struct {
+	http.ResponseWriter
+	observe func(status int)
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (o *headerObserver) WriteHeader(status int) {
+	o.observe(status)
+	o.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for http.ResponseController.
+func (o *headerObserver) Unwrap() http.ResponseWriter { return o.ResponseWriter }
+
+// leaseLog records which replica holds the leader Lease, by the answers to its requests.
+type leaseLog struct {
+	clock   clock.PassiveClock
+	violate func(invariant, format string, args ...any)
+
+	mu     sync.Mutex
+	leader string
+	// renewals are the times of the last renewal of each replica.
+	renewals map[string]time.Time
+	// changes is the number of times that another replica became the leader.
+	changes int
+	news    chan struct{} // closed at a renewal, and replaced
+}
+
+func (l *leaseLog) renewed(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.leader != name {
+		l.leader = name
+		l.changes++
+	}
+	l.renewals[name] = l.clock.Now()
+	close(l.news)
+	l.news = make(chan struct{})
+}
+
+// checkWriter reports a write of a replica that does not hold the Lease.
+func (l *leaseLog) checkWriter(name, write string) {
+	l.mu.Lock()
+	leader := l.leader
+	l.mu.Unlock()
+	if leader != name {
+		l.violate("I38", "%s wrote after %q had taken over: %s", name, leader, write)
+	}
+}
+
+// waitUntil waits until a condition is true for the leader and the time of its last renewal.
+func (l *leaseLog) waitUntil(ctx context.Context, what string, holds func(leader string, renewed time.Time) bool) error {
+	for {
+		l.mu.Lock()
+		leader, renewed, news := l.leader, l.renewals[l.leader], l.news
+		l.mu.Unlock()
+		if holds(leader, renewed) {
+			return nil
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return fmt.Errorf("wait until %s: %w; the leader is %q, last renewal %s", what, context.Cause(ctx), leader, renewed.Format(time.TimeOnly))
+		}
+	}
+}
+
+// checkPanics returns an error if the log of a replica contains a panic.
+func (r *replica) checkPanics() error {
+	text, err := os.ReadFile(r.cluster.LogPath(r.name))
+	if err != nil {
+		return fmt.Errorf("read the log of %s: %w", r.name, err)
+	}
+	for _, fatal := range []string{"\npanic: ", "\nfatal error: ", "Observed a panic", "DATA RACE"} {
+		if i := bytes.Index(text, []byte(fatal)); i >= 0 {
+			return errors.New(strings.TrimSpace(string(text[i:min(len(text), i+2000)])))
+		}
+	}
+	return nil
+}
