@@ -10,6 +10,7 @@
 package fence
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -34,7 +35,8 @@ type Fence struct {
 
 	mu      sync.Mutex
 	renewed time.Time
-	closed  bool
+	// released is when the Lease was given up. A renewal that was sent before, and is answered later, does not count.
+	released time.Time
 }
 
 // New returns a closed Fence: it permits nothing until the first renewal. The duration is that of the Lease.
@@ -46,16 +48,28 @@ func New(clk clock.PassiveClock, duration time.Duration) *Fence {
 func (f *Fence) Renew(sent time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if sent.After(f.renewed) {
+	if sent.After(f.renewed) && !sent.Before(f.released) {
 		f.renewed = sent
 	}
 }
 
-// Close permits nothing from now on, because the process gives the Lease up.
-func (f *Fence) Close() {
+// close closes the Fence until the next renewal, and returns the time of the last one.
+func (f *Fence) close() time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.closed = true
+	renewed := f.renewed
+	f.renewed, f.released = time.Time{}, f.clock.Now()
+	return renewed
+}
+
+// reopen undoes close. renewed is the time of the last renewal before it.
+func (f *Fence) reopen(renewed time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.released = time.Time{}
+	if renewed.After(f.renewed) {
+		f.renewed = renewed
+	}
 }
 
 // Check returns ErrNotLeader, with the age of the last renewal, if a write must not be sent now.
@@ -64,9 +78,9 @@ func (f *Fence) Check() error {
 		return nil
 	}
 	f.mu.Lock()
-	renewed, closed := f.renewed, f.closed
+	renewed := f.renewed
 	f.mu.Unlock()
-	if closed || renewed.IsZero() {
+	if renewed.IsZero() {
 		return ErrNotLeader
 	}
 	now := f.clock.Now()
@@ -78,9 +92,9 @@ func (f *Fence) Check() error {
 	return nil
 }
 
-// Transport wraps the transport of a client of the API server: it observes renewals of the Lease, and fails writes with
-// ErrNotLeader while the fence is closed. Reads pass, and so do events, which report what was already written, and reviews
-// of permissions, which store nothing.
+// Transport wraps the transport of a client of the API server: it observes renewals and releases of the Lease, and fails
+// writes with ErrNotLeader while the fence is closed. Reads pass, and so do events, which report what was already written, and
+// reviews of permissions, which store nothing.
 func (f *Fence) Transport(next http.RoundTripper) http.RoundTripper {
 	if f == nil {
 		return next
@@ -93,11 +107,14 @@ type transport struct {
 	next  http.RoundTripper
 }
 
+// WrappedRoundTripper returns the wrapped transport. Without it, client-go logs that it cannot cancel a request.
+func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
+
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	resource := resourceOf(request.URL.Path)
-	if resource == "leases" {
-		return t.renew(request)
+	if resource == "leases" && isWrite(request.Method) {
+		return t.writeLease(request)
 	}
 	if isWrite(request.Method) && resource != "events" && !strings.HasSuffix(resource, "reviews") {
 		if err := t.fence.Check(); err != nil {
@@ -110,42 +127,48 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(request)
 }
 
-// WrappedRoundTripper returns the wrapped transport, through which client-go cancels requests.
-func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
-
-// renew sends a request for a Lease. The process writes no Lease but its own. A process that ends writes one without a holder, so
-// that its successor need not wait: a worker that has not ended yet must not write afterwards.
-func (t *transport) renew(request *http.Request) (*http.Response, error) {
-	sent := t.fence.clock.Now()
-	if isWrite(request.Method) && releasesLease(request) {
-		t.fence.Close()
+// writeLease sends a Lease. The process writes no Lease but its own.
+func (t *transport) writeLease(request *http.Request) (*http.Response, error) {
+	if request.Body != nil {
+		body, err := io.ReadAll(request.Body)
+		_ = request.Body.Close() // a transport closes it in any case
+		if err != nil {
+			return nil, err
+		}
+		request = request.Clone(request.Context())
+		request.Body = io.NopCloser(bytes.NewReader(body))
+		if isRelease(body) {
+			return t.release(request)
+		}
 	}
+	sent := t.fence.clock.Now()
 	response, err := t.next.RoundTrip(request)
-	if err == nil && isWrite(request.Method) && response.StatusCode/100 == 2 {
+	if err == nil && response.StatusCode/100 == 2 {
 		t.fence.Renew(sent)
 	}
 	return response, err
 }
 
-// releasesLease reports whether a request writes a Lease without a holder.
-func releasesLease(request *http.Request) bool {
-	if request.GetBody == nil {
-		return false
+// release sends the release of the Lease, unless it has expired: the election releases the Lease that is stored, even if that is
+// the one of its successor (client-go 0.37). The fence is closed first, because the election also releases a Lease that it could
+// not renew in time while the workers continue, and another process may acquire it immediately.
+func (t *transport) release(request *http.Request) (*http.Response, error) {
+	if err := t.fence.Check(); err != nil {
+		return nil, err
 	}
-	body, err := request.GetBody()
-	if err != nil {
-		return false
+	renewed := t.fence.close()
+	response, err := t.next.RoundTrip(request)
+	if err == nil && response.StatusCode/100 != 2 {
+		t.fence.reopen(renewed) // the Lease was not released, and a conflict is retried
 	}
-	defer body.Close()
-	content, err := io.ReadAll(body)
-	if err != nil {
-		return false
-	}
-	lease := &coordinationv1.Lease{} // encoded as JSON or protobuf, as the client prefers
-	if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(content, nil, lease); err != nil {
-		return false
-	}
-	return lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity == ""
+	return response, err
+}
+
+// isRelease reports whether the body of a request is a Lease without a holder.
+func isRelease(body []byte) bool {
+	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	lease, ok := object.(*coordinationv1.Lease)
+	return err == nil && ok && (lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "")
 }
 
 func isWrite(method string) bool {

@@ -145,7 +145,8 @@ func TestNothingIsWrittenAfterTheLeaseIsGivenUp(t *testing.T) {
 	}))
 	t.Cleanup(api.Close)
 	for _, contentType := range []string{"", runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
-		f := New(testingclock.NewFakeClock(time.Now()), lease)
+		clk := testingclock.NewFakeClock(time.Now())
+		f := New(clk, lease)
 		config := &rest.Config{Host: api.URL, ContentConfig: rest.ContentConfig{ContentType: contentType}}
 		config.Wrap(f.Transport)
 		client, err := coordinationclient.NewForConfig(config)
@@ -159,13 +160,52 @@ func TestNothingIsWrittenAfterTheLeaseIsGivenUp(t *testing.T) {
 		if err := f.Check(); err != nil {
 			t.Errorf("content type %q: after the Lease was acquired: %v", contentType, err)
 		}
-		for _, holder := range []string{"", "serin-1"} { // a renewal that was sent before arrives later
-			if err := lock.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: holder}); err != nil {
-				t.Fatal(err)
-			}
-			if err := f.Check(); !errors.Is(err, ErrNotLeader) {
-				t.Errorf("content type %q: after the Lease was given up and written with holder %q: %v", contentType, holder, err)
-			}
+		sent := clk.Now()
+		clk.Step(time.Second)
+		if err := lock.Update(t.Context(), resourcelock.LeaderElectionRecord{}); err != nil {
+			t.Fatal(err)
+		}
+		f.Renew(sent) // a renewal that was sent before is answered later
+		if err := f.Check(); !errors.Is(err, ErrNotLeader) {
+			t.Errorf("content type %q: after the Lease was given up: %v", contentType, err)
 		}
 	}
+}
+
+// TestTransportReleasesOnlyAValidLease: a process that was suspended released the Lease of its successor, which continued to
+// write while a third process acquired it.
+func TestTransportReleasesOnlyAValidLease(t *testing.T) {
+	const ownLease = "https://cluster/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/serin"
+	clk := testingclock.NewFakeClock(time.Now())
+	server := &fakeServer{status: http.StatusOK}
+	fence := New(clk, lease)
+	send := func(holder string) error {
+		body := `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","spec":{` + holder + `"leaseDurationSeconds":1}}`
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, ownLease, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := fence.Transport(server).RoundTrip(request)
+		if err == nil {
+			_ = response.Body.Close()
+		}
+		return err
+	}
+	check := func(what string, err, wantErr error, open bool, requests int) {
+		t.Helper()
+		if !errors.Is(err, wantErr) || (fence.Check() == nil) != open || len(server.received) != requests {
+			t.Errorf("%s: %v, fence %v, received %v", what, err, fence.Check(), server.received)
+		}
+	}
+	const renewal, release = `"holderIdentity":"a",`, ""
+
+	check("renewal", send(renewal), nil, true, 1)
+	server.status = http.StatusConflict
+	check("release that conflicts", send(release), nil, true, 2)
+	server.status = http.StatusOK
+	check("release", send(release), nil, false, 3)
+	check("second release", send(release), ErrNotLeader, false, 3)
+	check("acquisition", send(renewal), nil, true, 4)
+	clk.Step(lease)
+	check("release of an expired Lease", send(release), ErrNotLeader, false, 4)
 }
