@@ -62,6 +62,11 @@ sim: ## Execute simulation runs (RUNS=20000 SEED=1 APIS=rollout ARGS=-trace)
 mutation-test: ## Verify that the simulator detects deliberate defects (ARGS='-only I5')
 	@go run ./test/sim/mutation/run $(ARGS)
 
+.PHONY: chaos
+chaos: ## Inject faults during releases on a real API server (RELEASES=50 DURATION=1h SEED=1 ARGS='-faults kill')
+	go build -C playground -o ../bin/chaos ./chaos
+	@bin/chaos $(if $(RELEASES),-releases $(RELEASES)) $(if $(DURATION),-duration $(DURATION)) $(if $(SEED),-seed $(SEED)) $(ARGS)
+
 .PHONY: bench
 bench: ## Measure the cost of a hundred releases, into bench.json (ARGS='-releases 10')
 	go build -C playground -o ../bin/bench ./bench

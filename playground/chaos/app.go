@@ -7,6 +7,7 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"text/template"
@@ -144,22 +145,11 @@ const (
 )
 
 // retry repeats a request to the API server, which may be stopped, until it succeeds.
-func (s *stage) retry(ctx context.Context, what string, request func() error) error {
-	expired := s.clock.NewTimer(waitTimeout)
-	defer expired.Stop()
-	for {
-		err := request()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-s.clock.After(retryInterval):
-		case <-expired.C():
-			return fmt.Errorf("%s: %w", what, err)
-		case <-ctx.Done():
-			return fmt.Errorf("%s: %w", what, context.Cause(ctx))
-		}
+func (s *stage) retry(ctx context.Context, what string, request func() error) (err error) {
+	if waited := s.poll(ctx, what, func() bool { err = request(); return err == nil }); waited != nil {
+		return errors.Join(waited, err)
 	}
+	return nil
 }
 
 // runRelease releases a version and checks it once it has ended.

@@ -118,6 +118,11 @@ func checkCanary(_ context.Context, s *stage, r *release) {
 	if len(answered.accepted) != 1 {
 		s.violate("I11", "%s called its webhook with %d different keys, want one", r, len(answered.accepted))
 	}
+	now, err := latestAs[flaggerv1.Canary](s.history, r.kind, r.name)
+	before, beforeErr := convert[flaggerv1.Canary](r.before)
+	if err != nil || beforeErr != nil || !r.good && now.Status.LastPromotedSpec != before.Status.LastPromotedSpec {
+		s.violate("I23", "after %s, the promoted spec is %s, before it was %s", r, now.Status.LastPromotedSpec, before.Status.LastPromotedSpec)
+	}
 	checkPrimary(s, r)
 }
 

@@ -116,9 +116,7 @@ func (s *schedule) inject(ctx context.Context, name string) error {
 	if err := count.inject(s, ctx); err != nil {
 		return fmt.Errorf("fault %s: %w", name, err)
 	}
-	ended := s.clock.Now()
-	err := s.leases.waitUntil(ctx, "a replica leads after fault "+name, func(_ string, renewed time.Time) bool { return renewed.After(ended) })
-	if err != nil {
+	if err := s.waitForLeader(ctx, s.clock.Now()); err != nil {
 		s.violate("I9", "%v", err)
 		return err
 	}
@@ -146,9 +144,22 @@ func (s *stage) leading() *replica {
 	return s.replicas[0]
 }
 
+// standby returns the replica that does not hold the Lease.
+func (s *stage) standby() *replica {
+	if s.leading() == s.replicas[0] {
+		return s.replicas[1]
+	}
+	return s.replicas[0]
+}
+
+// waitForLeader waits until a replica renews the Lease after a time.
+func (s *stage) waitForLeader(ctx context.Context, after time.Time) error {
+	return s.leases.waitUntil(ctx, "a replica leads", func(_ string, renewed time.Time) bool { return renewed.After(after) })
+}
+
 // waitForTakeover waits until another replica than the former leader leads.
 func (s *stage) waitForTakeover(ctx context.Context, former *replica) error {
-	return s.leases.waitUntil(ctx, "another replica than "+former.name+" leads", func(leader string, _ time.Time) bool { return leader != former.name })
+	return s.leases.waitUntil(ctx, "another replica than "+former.name+" leads", func(leader string, _ time.Time) bool { return leader != "" && leader != former.name })
 }
 
 // pause waits for a random time between two limits.
@@ -173,18 +184,24 @@ func (s *schedule) kill(ctx context.Context) error {
 	return killed.kill()
 }
 
+// suspend lets the suspended leader continue only when its successor has written, and returns when it has ended: it must not write
+// in between.
 func (s *schedule) suspend(ctx context.Context) error {
-	suspended := s.leading()
+	suspended, successor := s.leading(), s.standby()
+	written, starts := successor.writeCount(), suspended.startCount()
 	s.announce("suspend %s", suspended.name)
 	if err := suspended.signal(unix.SIGSTOP); err != nil {
 		return err
 	}
 	err := s.waitForTakeover(ctx, suspended)
 	if err == nil {
-		err = s.pause(ctx, 0, 3*time.Second)
+		err = s.poll(ctx, "the successor writes", func() bool { return successor.writeCount() > written })
 	}
 	s.announce("resume %s", suspended.name)
-	return errors.Join(err, suspended.signal(unix.SIGCONT))
+	if err = errors.Join(err, suspended.signal(unix.SIGCONT)); err != nil {
+		return err
+	}
+	return s.poll(ctx, "the suspended process ends", func() bool { return suspended.startCount() > starts })
 }
 
 // handOver terminates the leader in one of the phases in which that has not happened yet.
@@ -192,7 +209,7 @@ func (s *schedule) handOver(ctx context.Context) error {
 	if len(s.pending) == 0 {
 		leader := s.leading()
 		s.announce("terminate %s", leader.name)
-		return errors.Join(leader.terminate(ctx), s.waitForTakeover(ctx, leader))
+		return leader.terminate(ctx)
 	}
 	wanted := s.pending[0]
 	s.pending = s.pending[1:]
@@ -204,8 +221,7 @@ func (s *schedule) handOverDuringInitialization(ctx context.Context) error {
 	if len(s.pending) == 0 {
 		return nil
 	}
-	err := s.leases.waitUntil(ctx, "a replica leads", func(leader string, _ time.Time) bool { return leader != "" })
-	if err != nil {
+	if err := s.waitForLeader(ctx, time.Time{}); err != nil {
 		return err
 	}
 	for _, api := range []*releaseAPI{canaryAPI, rolloutAPI} {
@@ -242,13 +258,15 @@ func (s *schedule) handOverIn(ctx context.Context, wanted phaseOfAPI) error {
 		}
 		leader := s.leading()
 		s.announce("terminate %s while %s is in phase %s", leader.name, found.name, wanted.phase)
-		if err := errors.Join(leader.terminate(ctx), s.waitForTakeover(ctx, leader)); err != nil {
+		if err := leader.terminate(ctx); err != nil {
 			return err
 		}
-		for _, seen := range s.history.since(found.kind, found.name, s.clock.Now()) {
-			if found.phase(seen.object) == wanted.phase {
-				return nil
-			}
+		ended := s.clock.Now()
+		if seen := s.history.since(found.kind, found.name, ended); found.phase(seen[0].object) == wanted.phase {
+			return nil
+		}
+		if err := s.waitForLeader(ctx, ended); err != nil {
+			return err
 		}
 	}
 }
@@ -354,10 +372,5 @@ func (s *schedule) changeClock(ctx context.Context) error {
 	if err := leader.kill(); err != nil {
 		return err
 	}
-	for leader.startCount() == starts {
-		if err := s.pause(ctx, retryInterval, 2*retryInterval); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.poll(ctx, "the replica starts again", func() bool { return leader.startCount() > starts })
 }

@@ -84,21 +84,15 @@ func (s *stage) checkEnd(ctx context.Context) error {
 	}
 	for _, a := range s.apps {
 		s.checkUserObjects(a)
-		if a.load != nil {
-			limited, cancel := context.WithTimeout(ctx, waitTimeout)
-			before := a.load.Counts().Requests
-			for a.load.Counts().Requests < before+finalRequests {
-				select {
-				case <-s.clock.After(retryInterval):
-				case <-limited.Done():
-					cancel()
-					return fmt.Errorf("send requests to %s: %w", a.name, context.Cause(limited))
-				}
-			}
-			cancel()
-			a.load.Stop()
-			s.checkRequests(a)
+		if a.load == nil {
+			continue
 		}
+		before := a.load.Counts().Requests
+		if err := s.poll(ctx, "clients send more requests", func() bool { return a.load.Counts().Requests >= before+finalRequests }); err != nil {
+			return err
+		}
+		a.load.Stop()
+		s.checkRequests(a)
 	}
 	for _, r := range s.replicas {
 		if err := r.checkPanics(); err != nil {
@@ -128,23 +122,18 @@ func (s *stage) requestCount() int {
 
 // checkQuiet waits until nothing is in progress: idle releases cause no requests.
 func (s *stage) checkQuiet(ctx context.Context) error {
-	deadline := s.clock.Now().Add(waitTimeout)
 	count, since := s.requestCount(), s.clock.Now()
-	for s.clock.Since(since) < quietPeriod {
-		if s.clock.Now().After(deadline) {
-			s.violate("I9q", "the replicas sent requests for %s after the last release", waitTimeout)
-			return nil
-		}
-		select {
-		case <-s.clock.After(retryInterval):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	err := s.poll(ctx, "idle releases cause no requests", func() bool {
 		if now := s.requestCount(); now != count {
 			count, since = now, s.clock.Now()
 		}
+		return s.clock.Since(since) >= quietPeriod
+	})
+	if err != nil && ctx.Err() == nil {
+		s.violate("I9q", "%v", err)
+		return nil
 	}
-	return nil
+	return err
 }
 
 // checkUserObjects checks that objects of the user have changed only where Serin or the releases of this run change them.

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 
 	"github.com/serin-dev/serin/playground/apiproxy"
@@ -102,17 +104,22 @@ func (r *replica) writeCount() int { r.mu.Lock(); defer r.mu.Unlock(); return r.
 
 // serve is the fault of the proxy: it records a request, disturbs or forwards it.
 func (r *replica) serve(w http.ResponseWriter, request *http.Request, kind apiproxy.Request) bool {
-	write := kind.Verb == "create" || kind.Verb == "update" || kind.Verb == "patch" || kind.Verb == "delete"
-	if write && kind.Resource == "leases" {
-		w = &headerObserver{ResponseWriter: w, observe: func(status int) {
-			if status/100 == 2 {
-				r.leases.renewed(r.name)
+	observe := func(int) {}
+	if kind.Verb == "create" || kind.Verb == "update" || kind.Verb == "patch" || kind.Verb == "delete" {
+		body, err := io.ReadAll(request.Body)
+		if err != nil {
+			panic(http.ErrAbortHandler) // the client has gone
+		}
+		request.Body = io.NopCloser(bytes.NewReader(body))
+		switch {
+		case kind.Resource == "leases":
+			observe = func(status int) {
+				if status/100 == 2 {
+					r.leases.written(r.name, holderOf(body))
+				}
 			}
-		}}
-	} else if write && kind.Resource != "events" && !strings.HasSuffix(kind.Resource, "reviews") {
-		if err := r.recordWrite(request, kind); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return true
+		case kind.Resource != "events" && !strings.HasSuffix(kind.Resource, "reviews"):
+			r.recordWrite(request, kind, body)
 		}
 	}
 	r.mu.Lock()
@@ -131,21 +138,19 @@ func (r *replica) serve(w http.ResponseWriter, request *http.Request, kind apipr
 	case d.status != 0:
 		writeStatus(w, d.status)
 	case d.lost && kind.Verb != "watch":
-		r.proxy.Forward(httptest.NewRecorder(), request.WithContext(context.WithoutCancel(request.Context())))
+		answer := httptest.NewRecorder()
+		r.proxy.Forward(answer, request.WithContext(context.WithoutCancel(request.Context())))
+		observe(answer.Code)
 		panic(http.ErrAbortHandler) // closes the connection
 	default:
-		r.proxy.Forward(w, request)
+		// What the client does next must not be recorded before the answer that it follows.
+		r.proxy.Forward(&headerObserver{w, observe}, request)
 	}
 	return true
 }
 
 // recordWrite records a write that arrived.
-func (r *replica) recordWrite(request *http.Request, kind apiproxy.Request) error {
-	body, err := io.ReadAll(request.Body)
-	if err != nil {
-		return err
-	}
-	request.Body = io.NopCloser(bytes.NewReader(body))
+func (r *replica) recordWrite(request *http.Request, kind apiproxy.Request, body []byte) {
 	r.leases.checkWriter(r.name, kind.String()+" "+request.URL.Path)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -153,7 +158,15 @@ func (r *replica) recordWrite(request *http.Request, kind apiproxy.Request) erro
 	if kind.Verb != "create" && !hasPrecondition(body) {
 		r.unconditional[kind.String()] = true
 	}
-	return nil
+}
+
+// holderOf returns the holder in a Lease that is being written, empty if the Lease is released.
+func holderOf(body []byte) string {
+	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	if lease, ok := object.(*coordinationv1.Lease); err == nil && ok && lease.Spec.HolderIdentity != nil {
+		return *lease.Spec.HolderIdentity
+	}
+	return ""
 }
 
 // hasPrecondition reports whether a body names the resourceVersion that its write was decided on.
@@ -198,23 +211,34 @@ type leaseLog struct {
 	clock   clock.PassiveClock
 	violate func(invariant, format string, args ...any)
 
-	mu     sync.Mutex
+	mu sync.Mutex
+	// leader is the replica that holds the Lease, empty if none does.
 	leader string
-	// renewals are the times of the last renewal of each replica.
-	renewals map[string]time.Time
-	// changes is the number of times that another replica became the leader.
-	changes int
-	news    chan struct{} // closed at a renewal, and replaced
+	// renewed is the time of the last renewal of the leader.
+	renewed time.Time
+	// handovers is the number of times that another process has acquired the Lease.
+	handovers int
+	holder    string
+	news      chan struct{} // closed at a change, and replaced
 }
 
-func (l *leaseLog) renewed(name string) {
+// written records a Lease that was written by a replica.
+func (l *leaseLog) written(name, holder string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.leader != name {
-		l.leader = name
-		l.changes++
+	switch {
+	case holder == "" && l.leader != name:
+		l.violate("I38", "%s released the Lease that %q holds", name, l.leader)
+		l.leader = ""
+	case holder == "":
+		l.leader = ""
+	default:
+		if l.holder != holder {
+			l.holder = holder
+			l.handovers++
+		}
+		l.leader, l.renewed = name, l.clock.Now()
 	}
-	l.renewals[name] = l.clock.Now()
 	close(l.news)
 	l.news = make(chan struct{})
 }
@@ -225,7 +249,7 @@ func (l *leaseLog) checkWriter(name, write string) {
 	leader := l.leader
 	l.mu.Unlock()
 	if leader != name {
-		l.violate("I38", "%s wrote after %q had taken over: %s", name, leader, write)
+		l.violate("I38", "%s wrote while %q held the Lease: %s", name, leader, write)
 	}
 }
 
@@ -233,7 +257,7 @@ func (l *leaseLog) checkWriter(name, write string) {
 func (l *leaseLog) waitUntil(ctx context.Context, what string, holds func(leader string, renewed time.Time) bool) error {
 	for {
 		l.mu.Lock()
-		leader, renewed, news := l.leader, l.renewals[l.leader], l.news
+		leader, renewed, news := l.leader, l.renewed, l.news
 		l.mu.Unlock()
 		if holds(leader, renewed) {
 			return nil

@@ -40,7 +40,7 @@ func (s *stage) report(w io.Writer, took time.Duration) error {
 	canaries, rollouts := s.released[canaryAPI.name], s.released[rolloutAPI.name]
 	fmt.Fprintf(w, "\nreleases: %d of Canaries, %d of Rollouts; %d promoted, %d rolled back\n", canaries, rollouts, s.promoted, canaries+rollouts-s.promoted)
 	fmt.Fprintf(w, "requests of clients: %d sent, %d lost, %d failed by bad versions\n", requests.Requests, requests.Lost, requests.Errors)
-	fmt.Fprintf(w, "Serin: %d processes, %d handovers, %d writes\n", starts, s.leases.changes-1, writes)
+	fmt.Fprintf(w, "Serin: %d processes, %d handovers, %d writes\n", starts, s.leases.handovers, writes)
 	fmt.Fprintf(w, "faults=%d survived=%d releases=%d violations=%d seconds=%.0f seed=%d\n", injected, survived, canaries+rollouts, len(s.violations), took.Seconds(), s.seed)
 	if len(s.violations) > 0 {
 		fmt.Fprintln(w)

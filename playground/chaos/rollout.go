@@ -68,9 +68,6 @@ var rolloutAPI = &releaseAPI{
 		if st.ObservedGeneration != strconv.FormatInt(now.Generation, 10) || !promoted && !rolledBack {
 			return false, fmt.Errorf("generation %s of %d is %s at %s: %s", st.ObservedGeneration, now.Generation, st.Phase, r.phase(h.latest(r.kind, r.name)), st.Message)
 		}
-		if rolledBack && st.StableRS != before.Status.StableRS {
-			return false, fmt.Errorf("after the rollback, %s is stable, before it was %s", st.StableRS, before.Status.StableRS)
-		}
 		return promoted, checkUsersOnStable(h, r.name)
 	},
 	checkInvariants: checkRollout,
@@ -91,6 +88,10 @@ func checkRollout(ctx context.Context, s *stage, r *release) {
 	if err != nil {
 		s.violate("I6", "%s: %v", r, err)
 		return
+	}
+	before, err := convert[argov1.Rollout](r.before)
+	if err != nil || !r.good && now.Status.StableRS != before.Status.StableRS {
+		s.violate("I23", "after %s, revision %s is stable, before it was %s", r, now.Status.StableRS, before.Status.StableRS)
 	}
 	stable := s.history.latest("ReplicaSet", r.name+"-"+now.Status.StableRS)
 	if stable == nil {

@@ -57,7 +57,7 @@ const (
 	// requestRate is the number of requests a second to each served application.
 	requestRate = 20
 	// leaseDuration, renewDeadline and retryPeriod of the replicas are shorter than by default, so that a run has more handovers.
-	leaseDuration, renewDeadline, retryPeriod = 6 * time.Second, 4 * time.Second, time.Second
+	leaseDuration, renewDeadline, retryPeriod = 9 * time.Second, 6 * time.Second, time.Second
 )
 
 var httpRouteResource = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "httproutes"}
@@ -128,7 +128,6 @@ func prepareCluster(ctx context.Context, c *cluster.Cluster, repository string, 
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	context.AfterFunc(ctx, cancel)
 	go func() {
 		<-c.Done()
 		cancel()
@@ -145,7 +144,7 @@ func newStage(ctx context.Context, c *cluster.Cluster, serin, namespace string, 
 		ledger:  &ledger{clock: clk, answers: map[string]*answers{}},
 		history: &history{clock: clk, states: map[objectKey][]state{}, news: make(chan struct{})},
 	}
-	s.leases = &leaseLog{clock: clk, violate: s.violate, renewals: map[string]time.Time{}, news: make(chan struct{})}
+	s.leases = &leaseLog{clock: clk, violate: s.violate, news: make(chan struct{})}
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	return s
 }
@@ -277,6 +276,20 @@ func (s *stage) releaseUntil(ctx context.Context, done <-chan struct{}) error {
 	return all.Wait()
 }
 
+// poll waits until a condition is true.
+func (s *stage) poll(ctx context.Context, what string, holds func() bool) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, waitTimeout, fmt.Errorf("it took more than %s", waitTimeout))
+	defer cancel()
+	for !holds() {
+		select {
+		case <-s.clock.After(retryInterval):
+		case <-ctx.Done():
+			return fmt.Errorf("wait until %s: %w", what, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
 // releasedEnough reports whether each API had its minimum number of releases.
 func (s *stage) releasedEnough() bool {
 	s.mu.Lock()
@@ -311,10 +324,12 @@ func (s *stage) run(ctx context.Context) error {
 	done := make(chan struct{})
 	releases := make(chan error, 1)
 	go func() { releases <- s.releaseUntil(ctx, done) }()
-	err := schedule.run(ctx)
+	if err := schedule.run(ctx); err != nil {
+		fail(err) // the releases end, too
+	}
 	s.say("no more faults; waiting for the last releases")
 	close(done)
-	if err = errors.Join(err, <-releases); err != nil {
+	if err := <-releases; err != nil {
 		return withCause(ctx, err)
 	}
 	return withCause(ctx, s.checkEnd(ctx))
