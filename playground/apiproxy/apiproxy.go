@@ -9,6 +9,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"maps"
 	"net"
 	"net/http"
@@ -108,6 +110,8 @@ func Start(ctx context.Context, config *rest.Config) (*Proxy, error) {
 		FlushInterval: -1,
 		// To a client, an API server that cannot be reached is a connection that ends, not a server that answers 502.
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+		// It would report each watch that ends with a restart of the API server.
+		ErrorLog: log.New(io.Discard, "", 0),
 	}
 	p.server = &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		kind := Classify(r)

@@ -171,9 +171,18 @@ func unchangedPart(object *unstructured.Unstructured) map[string]any {
 
 // checkRequests checks that no request was lost, and that only bad versions failed requests.
 func (s *stage) checkRequests(a *app) {
+	type failure struct {
+		version, err string
+		status       int
+	}
+	failures := map[failure][]string{}
 	for _, sample := range a.load.Samples() {
 		if sample.IsLost() || sample.IsFailed() && !a.badVersions[sample.Version] {
-			s.violate("I1", "%s failed a request at %s: version %q, status %d, %s", a.name, sample.StartedAt.UTC().Format("15:04:05.000"), sample.Version, sample.Status, sample.Err)
+			f := failure{sample.Version, sample.Err, sample.Status}
+			failures[f] = append(failures[f], sample.StartedAt.UTC().Format("15:04:05.000"))
 		}
+	}
+	for f, times := range failures {
+		s.violate("I1", "%s failed %d requests from %s to %s: version %q, status %d, %s", a.name, len(times), slices.Min(times), slices.Max(times), f.version, f.status, f.err)
 	}
 }

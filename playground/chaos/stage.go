@@ -56,8 +56,8 @@ const (
 	waitTimeout = 4 * time.Minute
 	// requestRate is the number of requests a second to each served application.
 	requestRate = 20
-	// leaseDuration, renewDeadline and retryPeriod of the replicas are shorter than by default, so that a run has more handovers.
-	leaseDuration, renewDeadline, retryPeriod = 9 * time.Second, 6 * time.Second, time.Second
+	// requestTimeout is long: a request that takes long on a busy machine is not lost.
+	requestTimeout = 30 * time.Second
 )
 
 var httpRouteResource = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "httproutes"}
@@ -211,7 +211,6 @@ func (s *stage) startReplica(ctx context.Context, index int) error {
 		argv: []string{
 			s.serin, "controller", "-kubeconfig", kubeconfig, "-metrics-server", s.cluster.PrometheusURL, "-mesh-provider", "gatewayapi:v1",
 			"-min-analysis-interval", canaryWindow.String(), "-log-level", "info", "-port", "0", "-namespace", s.namespace, "-allow-loopback-hooks", "-enable-leader-election",
-			"-leader-election-lease-duration", leaseDuration.String(), "-leader-election-renew-deadline", renewDeadline.String(), "-leader-election-retry-period", retryPeriod.String(),
 		},
 	}
 	r.setClock(drawClockOffset(s.stream(clockStream + uint64(index)<<32)))
@@ -235,7 +234,7 @@ func (s *stage) waitUntilIdle(ctx context.Context) error {
 		if !a.served {
 			continue
 		}
-		options := load.Options{URL: s.cluster.GatewayURL, Host: a.host(s.namespace), Rate: requestRate, Clock: s.clock}
+		options := load.Options{URL: s.cluster.GatewayURL, Host: a.host(s.namespace), Rate: requestRate, Timeout: requestTimeout, Clock: s.clock}
 		first, err := load.Start(ctx, options)
 		if err != nil {
 			return err
