@@ -65,7 +65,7 @@ func TestReleasesSurviveFaults(t *testing.T) {
 // TestASuspendedLeaderWritesNothing suspends the leader for longer than its Lease while releases are in progress, until another
 // replica has taken over and has written. When it continues, it must not write, nor release the Lease of its successor.
 func TestASuspendedLeaderWritesNothing(t *testing.T) {
-	s := newStage(t.Context(), shared, serin, "suspended", settings{releases: 8, seed: 1, simulated: 3, faults: []string{"suspend"}}, func(text string) { t.Log(text) })
+	s := newStage(t.Context(), shared, serin, "suspended", settings{releases: 4, seed: 1, simulated: 3, faults: []string{"suspend"}}, func(text string) { t.Log(text) })
 	if err := runStage(t.Context(), s, t.Output()); err != nil {
 		t.Error(err)
 	}
