@@ -126,7 +126,7 @@ func canonicalQuery(query string) string {
 	})
 }
 
-func TestScaleTurnsValuesIntoMilliseconds(t *testing.T) {
+func TestScaleConvertsDurationsToMilliseconds(t *testing.T) {
 	for dialect, want := range map[string]float64{"kubernetes": 1000, "gatewayapi:v1": 1000, "istio": 1, "nginx": 1, "traefik": 1} {
 		if got := metric.Scale(dialect, metric.RequestDuration); got != want {
 			t.Errorf("duration of %s: %v, want %v", dialect, got, want)
@@ -216,7 +216,7 @@ func TestComplementIsComputedFromFailures(t *testing.T) {
 	}
 }
 
-// scriptedProvider is a provider that answers by the text of the query.
+// scriptedProvider returns the error that belongs to the text of the query, and the length of the text as the value.
 type scriptedProvider map[string]error
 
 func (s scriptedProvider) Measure(_ context.Context, q metric.Query) (float64, error) {
@@ -224,7 +224,7 @@ func (s scriptedProvider) Measure(_ context.Context, q metric.Query) (float64, e
 }
 func (scriptedProvider) Online(context.Context) error { return nil }
 
-func TestOrElseSendsTheOtherQueryForMissingDataOnly(t *testing.T) {
+func TestOrElseSendsTheSecondQueryOnlyWithoutData(t *testing.T) {
 	outage := errors.New("outage")
 	for _, c := range []struct {
 		first, second error
@@ -239,7 +239,7 @@ func TestOrElseSendsTheOtherQueryForMissingDataOnly(t *testing.T) {
 	} {
 		value, err := metric.OrElse(scriptedProvider{"a": c.first, "bb": c.second}, "bb").Measure(t.Context(), metric.Query{Text: "a"})
 		if value != c.value || !errors.Is(err, c.err) {
-			t.Errorf("%v, %v: got %v, %v", c.first, c.second, value, err)
+			t.Errorf("%v, %v: got %v, %v, want %v, %v", c.first, c.second, value, err, c.value, c.err)
 		}
 	}
 }
@@ -248,7 +248,7 @@ func TestDotInANameMatchesADotOnly(t *testing.T) {
 	v := cartVars("Deployment")
 	v.Target = "cart.v2"
 	if p := podPattern(t, v); !p.MatchString("cart.v2-6c9dbdd48d-x7k2p") || p.MatchString("cart-v2-6c9dbdd48d-x7k2p") {
-		t.Errorf("%s does not match cart.v2 only", p)
+		t.Errorf("%s does not match exactly the pods of cart.v2", p)
 	}
 }
 

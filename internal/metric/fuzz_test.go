@@ -14,7 +14,7 @@ func FuzzRender(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text, name, variable string) {
 		out, err := Render(text, Vars{Name: name, Target: name, Variables: map[string]string{"x": variable}})
 		if len(out) > maxQuery {
-			t.Errorf("%d bytes", len(out))
+			t.Errorf("the output has %d bytes, want at most %d", len(out), maxQuery)
 		}
 		if err != nil && out != "" {
 			t.Errorf("got the error %v and the output %q", err, out)

@@ -21,13 +21,13 @@ import (
 func TestOutcomeOf(t *testing.T) {
 	for want, errs := range map[release.Outcome][]error{
 		release.Measured:    {nil},
-		release.NoData:      {metric.ErrNoData, fmt.Errorf("ask: %w", metric.ErrNoData)},
+		release.NoData:      {metric.ErrNoData, fmt.Errorf("query: %w", metric.ErrNoData)},
 		release.Unreachable: {&outbound.UnreachableError{}, context.DeadlineExceeded, context.Canceled},
 		release.Broken:      {errors.New("x"), &outbound.RefusedError{}, metric.Unexpected("x"), &metric.StatusError{Code: 404}},
 	} {
 		for _, err := range errs {
 			if got := metric.OutcomeOf(err); got != want {
-				t.Errorf("%T is %s, want %s", err, got, want)
+				t.Errorf("the outcome of %T is %s, want %s", err, got, want)
 			}
 		}
 	}
@@ -48,7 +48,7 @@ func TestRegistryKnowsItsTypes(t *testing.T) {
 	}
 	defer func() {
 		if recover() == nil {
-			t.Error("one type twice is accepted")
+			t.Error("a duplicate type is accepted")
 		}
 	}()
 	metric.NewRegistry(prometheus.Service(nil), prometheus.Service(nil))
@@ -86,7 +86,7 @@ func TestSingleReturnsTheOnlyNumber(t *testing.T) {
 		{map[string]any{"a": 1.0}, 0, release.Broken},
 	} {
 		if got, err := metric.Single(metric.Result{Value: c.value}); got != c.want || metric.OutcomeOf(err) != c.outcome {
-			t.Errorf("%v: %v, %v", c.value, got, err)
+			t.Errorf("%v: got %v, %v, want %v with outcome %s", c.value, got, err, c.want, c.outcome)
 		}
 	}
 }

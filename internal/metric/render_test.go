@@ -13,7 +13,7 @@ func TestRender(t *testing.T) {
 	for in, want := range map[string]string{
 		`up`: `up`,
 		`{{ name }}/{{ namespace }}/{{ target }}/{{ service }}/{{ ingress }}/{{ route }}/{{ interval }}`:    `cart/shop/cart/cart-svc/front/cart-00002/30s`,
-		`{reporter="{{ variables.reporter }}"}`:                                                             `{reporter="so"urce"}`, // as it is
+		`{reporter="{{ variables.reporter }}"}`:                                                             `{reporter="so"urce"}`, // not quoted
 		`{{ index variables "reporter" | printf "%q" }}`:                                                    `"so\"urce"`,
 		`{{ if variables.empty }}a{{ else }}b{{ end }}`:                                                     `b`,
 		`{{ range $k, $v := variables }}{{ $k }},{{ end }}`:                                                 `empty,reporter,`,
@@ -36,24 +36,24 @@ func TestRender(t *testing.T) {
 func TestRenderRefuses(t *testing.T) {
 	double := `{{ $x := "0123456789" }}` + strings.Repeat(`{{ $x = print $x $x }}`, 40)
 	for name, in := range map[string]string{
-		"a variable that is missing": `{{ variables.reporter }}`,
-		"an unknown function":        `{{ env "HOME" }}`,
-		"bad syntax":                 `{{ name`,
-		"a call of a constant":       `{{ call name }}`,
-		"fields of nothing":          `{{ .Secret }}`,
-		"a loop over a number":       `{{ range 1000000000000 }}{{ end }}`,
-		"loops in loops":             `{{ range 9999 }}{{ range 9999 }}{{ range 9999 }}{{ end }}{{ end }}{{ end }}`,
-		"a loop in an if in a loop":  `{{ range 9 }}{{ if true }}{{ with 1 }}{{ range 99999 }}{{ end }}{{ end }}{{ end }}{{ end }}`,
-		"recursion":                  `{{ define "x" }}{{ template "x" }}{{ end }}{{ template "x" }}`,
-		"branching recursion":        `{{ define "x" }}{{ template "x" }}{{ template "x" }}{{ end }}{{ template "x" }}`,
-		"too much output":            `{{ range 9000 }}0123456789{{ end }}`,
-		"doubling":                   double,
-		"a wide verb":                `{{ printf "%1000000d" 1 }}`,
-		"a precise verb":             `{{ printf "%.1000000f" 1.0 }}`,
-		"a computed width":           `{{ printf "%*d" 1000000 1 }}`,
-		"an indexed width":           `{{ printf "%[2]*[1]d" 1 1000000 }}`,
-		"one argument often":         `{{ printf (printf "%s%s" "%[1]s%[1]s" "%[1]s") "x" }}`,
-		"a long template":            strings.Repeat("x", 64<<10+1),
+		"a variable that is missing":   `{{ variables.reporter }}`,
+		"an unknown function":          `{{ env "HOME" }}`,
+		"invalid syntax":               `{{ name`,
+		"a call of a constant":         `{{ call name }}`,
+		"fields of nothing":            `{{ .Secret }}`,
+		"a loop over a number":         `{{ range 1000000000000 }}{{ end }}`,
+		"loops in loops":               `{{ range 9999 }}{{ range 9999 }}{{ range 9999 }}{{ end }}{{ end }}{{ end }}`,
+		"a loop in an if in a loop":    `{{ range 9 }}{{ if true }}{{ with 1 }}{{ range 99999 }}{{ end }}{{ end }}{{ end }}{{ end }}`,
+		"recursion":                    `{{ define "x" }}{{ template "x" }}{{ end }}{{ template "x" }}`,
+		"branching recursion":          `{{ define "x" }}{{ template "x" }}{{ template "x" }}{{ end }}{{ template "x" }}`,
+		"too much output":              `{{ range 9000 }}0123456789{{ end }}`,
+		"doubling":                     double,
+		"a wide verb":                  `{{ printf "%1000000d" 1 }}`,
+		"a precise verb":               `{{ printf "%.1000000f" 1.0 }}`,
+		"a computed width":             `{{ printf "%*d" 1000000 1 }}`,
+		"an indexed width":             `{{ printf "%[2]*[1]d" 1 1000000 }}`,
+		"an argument that is repeated": `{{ printf (printf "%s%s" "%[1]s%[1]s" "%[1]s") "x" }}`,
+		"a long template":              strings.Repeat("x", 64<<10+1),
 	} {
 		got, err := metric.Render(in, cartVars("Deployment"))
 		if err == nil {

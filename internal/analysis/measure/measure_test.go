@@ -48,18 +48,18 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 const runUID = "95973e2b-e743-44cc-9066-46a8543edd2b"
 
-// bench is a measurer with a service that the test implements.
-type bench struct {
+// harness is a measurer with a metrics service that the test implements.
+type harness struct {
 	t           *testing.T
 	client      client.Client
 	measurer    *measure.Measurer
 	environment map[string]string
-	// URL of the service.
+	// URL is the address of the metrics service.
 	URL string
 }
 
-// newBench returns a bench whose service is implemented by answer.
-func newBench(t *testing.T, answer http.HandlerFunc, objects ...client.Object) *bench {
+// newHarness returns a harness whose metrics service is implemented by answer.
+func newHarness(t *testing.T, answer http.HandlerFunc, objects ...client.Object) *harness {
 	t.Helper()
 	server := httptest.NewServer(answer)
 	t.Cleanup(server.Close)
@@ -69,13 +69,13 @@ func newBench(t *testing.T, answer http.HandlerFunc, objects ...client.Object) *
 			t.Fatal(err)
 		}
 	}
-	b := &bench{t: t, environment: map[string]string{}, URL: server.URL}
+	b := &harness{t: t, environment: map[string]string{}, URL: server.URL}
 	b.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&batchv1.Job{}).Build()
-	named := outbound.New(outbound.Policy{AllowLoopback: true})
-	t.Cleanup(named.Close)
+	outboundClient := outbound.New(outbound.Policy{AllowLoopback: true})
+	t.Cleanup(outboundClient.Close)
 	clk := clocktesting.NewFakePassiveClock(noon)
 	b.measurer = &measure.Measurer{
-		Client: b.client, Secrets: b.client, Clock: clk, Restricted: named, Unrestricted: named, Services: services(metric.Cluster{}), Namespace: "serin-system",
+		Client: b.client, Secrets: b.client, Clock: clk, Restricted: outboundClient, Unrestricted: outboundClient, Services: services(metric.Cluster{}), Namespace: "serin-system",
 		Environment: func(name string) string { return b.environment[name] },
 		Jobs:        &measure.Jobs{Client: b.client, APIReader: b.client, Clock: clk},
 		Telemetry:   telemetry.New(prometheus.NewRegistry()),
@@ -92,8 +92,8 @@ func services(cluster metric.Cluster) *metric.Registry {
 	)
 }
 
-// ask measures one metric of a run.
-func (b *bench) ask(m argov1.Metric, q analysis.MeasurementRequest, args ...argov1.Argument) analysis.MeasurementResult {
+// measure measures one metric of a run.
+func (b *harness) measure(m argov1.Metric, q analysis.MeasurementRequest, args ...argov1.Argument) analysis.MeasurementResult {
 	b.t.Helper()
 	m.Name = "m"
 	run := &argov1.AnalysisRun{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "run", UID: runUID}, Spec: argov1.AnalysisRunSpec{Metrics: []argov1.Metric{m}, Args: args}}
@@ -127,15 +127,15 @@ func TestProviders(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		// metric queries the service; success is its condition.
-		metric  func(address string) argov1.MetricProvider
-		success string
-		secret  func(address string) *corev1.Secret
-		wants   func(r *http.Request, body string) bool
-		answer  string
-		text    string
-		phase   argov1.AnalysisPhase
-		message string
-		told    map[string]string
+		metric   func(address string) argov1.MetricProvider
+		success  string
+		secret   func(address string) *corev1.Secret
+		accepts  func(r *http.Request, body string) bool
+		answer   string
+		text     string
+		phase    argov1.AnalysisPhase
+		message  string
+		metadata map[string]string
 	}{
 		{
 			name: "prometheus, a vector", success: "result[0] == 1.5 && len(result) == 2",
@@ -145,12 +145,12 @@ func TestProviders(t *testing.T) {
 					Headers: []argov1.WebMetricHeader{{Key: "X-Scope-OrgID", Value: "tenant"}},
 				}}
 			},
-			wants: func(r *http.Request, _ string) bool {
+			accepts: func(r *http.Request, _ string) bool {
 				user, password, _ := r.BasicAuth()
 				return r.URL.Path == "/api/v1/query" && user == "me" && password == "pw" && r.Header.Get("X-Scope-OrgID") == "tenant"
 			},
 			answer: `{"status":"success","data":{"resultType":"vector","result":[{"value":[1,"1.5"]},{"value":[1,"2"]}]},"warnings":["slow"]}`,
-			text:   "[1.5,2]", phase: argov1.AnalysisPhaseSuccessful, told: map[string]string{"warnings": `"slow"`},
+			text:   "[1.5,2]", phase: argov1.AnalysisPhaseSuccessful, metadata: map[string]string{"warnings": `"slow"`},
 		},
 		{
 			name: "prometheus, a range", success: "all(result, # < 3)",
@@ -159,7 +159,7 @@ func TestProviders(t *testing.T) {
 					Address: a, Query: "up", RangeQuery: &argov1.PrometheusRangeQueryArgs{Start: `now() - duration("1h")`, End: "now()", Step: "5m"},
 				}}
 			},
-			wants: func(r *http.Request, _ string) bool {
+			accepts: func(r *http.Request, _ string) bool {
 				q := r.URL.Query()
 				return r.URL.Path == "/api/v1/query_range" && q.Get("start") == "1767265200.000" && q.Get("end") == "1767268800.000" && q.Get("step") == "300"
 			},
@@ -167,14 +167,14 @@ func TestProviders(t *testing.T) {
 			text:   "[1,2]", phase: argov1.AnalysisPhaseSuccessful,
 		},
 		{
-			name: "prometheus, nothing", success: "len(result) == 0",
+			name: "prometheus, no data", success: "len(result) == 0",
 			metric: func(a string) argov1.MetricProvider {
 				return argov1.MetricProvider{Prometheus: &argov1.PrometheusMetric{Address: a, Query: "up"}}
 			},
 			answer: `{"status":"success","data":{"resultType":"vector","result":[]}}`, text: "[]", phase: argov1.AnalysisPhaseSuccessful,
 		},
 		{
-			name: "prometheus, the first of nothing", success: "result[0] == 0",
+			name: "prometheus, the first value without data", success: "result[0] == 0",
 			metric: func(a string) argov1.MetricProvider {
 				return argov1.MetricProvider{Prometheus: &argov1.PrometheusMetric{Address: a, Query: "up"}}
 			},
@@ -186,17 +186,17 @@ func TestProviders(t *testing.T) {
 			metric: func(a string) argov1.MetricProvider {
 				return argov1.MetricProvider{Web: &argov1.WebMetric{URL: a + "/x", Method: "POST", JSONBody: []byte(`{"a":1}`), JSONPath: "{$.data}"}}
 			},
-			wants: func(r *http.Request, body string) bool {
+			accepts: func(r *http.Request, body string) bool {
 				return r.Method == "POST" && body == `{"a":1}` && r.Header.Get("Content-Type") == "application/json"
 			},
 			answer: `{"data":{"ok":true,"count":2}}`, text: `{"count":2,"ok":true}`, phase: argov1.AnalysisPhaseSuccessful,
 		},
 		{
-			name: "web that refuses", metric: func(a string) argov1.MetricProvider {
+			name: "web, an error status", metric: func(a string) argov1.MetricProvider {
 				return argov1.MetricProvider{Web: &argov1.WebMetric{URL: a}}
 			},
-			wants: func(*http.Request, string) bool { return false },
-			phase: argov1.AnalysisPhaseError, message: "received non 2xx response code: 418",
+			accepts: func(*http.Request, string) bool { return false },
+			phase:   argov1.AnalysisPhaseError, message: "received non 2xx response code: 418",
 		},
 		{
 			name: "datadog v1", success: "result < 3",
@@ -206,7 +206,7 @@ func TestProviders(t *testing.T) {
 			secret: func(a string) *corev1.Secret {
 				return secret("serin-system", "datadog", map[string]string{"address": a, "api-key": "k1", "app-key": "k2"})
 			},
-			wants: func(r *http.Request, _ string) bool {
+			accepts: func(r *http.Request, _ string) bool {
 				q := r.URL.Query()
 				return r.URL.Path == "/api/v1/query" && q.Get("from") == "1767268500" && q.Get("to") == "1767268800" &&
 					r.Header.Get("DD-API-KEY") == "k1" && r.Header.Get("DD-APPLICATION-KEY") == "k2"
@@ -214,7 +214,7 @@ func TestProviders(t *testing.T) {
 			answer: `{"status":"ok","series":[{"interval":60,"pointlist":[[1,9],[2,2.5]]}]}`, text: "2.5", phase: argov1.AnalysisPhaseSuccessful,
 		},
 		{
-			name: "datadog v1, nothing", success: "default(result, 0) < 3",
+			name: "datadog v1, no data", success: "default(result, 0) < 3",
 			metric: func(string) argov1.MetricProvider {
 				return argov1.MetricProvider{Datadog: &argov1.DatadogMetric{Query: "avg:errors{*}"}}
 			},
@@ -224,7 +224,7 @@ func TestProviders(t *testing.T) {
 			answer: `{"status":"ok","series":[]}`, text: "[]", phase: argov1.AnalysisPhaseSuccessful,
 		},
 		{
-			name: "datadog v2, groups of a Secret beside the run", success: "max(result) < 3",
+			name: "datadog v2, groups, with a Secret in the namespace of the run", success: "max(result) < 3",
 			metric: func(string) argov1.MetricProvider {
 				return argov1.MetricProvider{Datadog: &argov1.DatadogMetric{
 					APIVersion: "v2", Queries: map[string]string{"a": "x", "b": "y"}, Formula: "a/b", SecretRef: argov1.SecretRef{Name: "dd", Namespaced: true},
@@ -233,12 +233,12 @@ func TestProviders(t *testing.T) {
 			secret: func(a string) *corev1.Secret {
 				return secret("shop", "dd", map[string]string{"address": a, "api-key": "k1", "app-key": "k2"})
 			},
-			wants: func(r *http.Request, body string) bool {
+			accepts: func(r *http.Request, body string) bool {
 				return r.URL.Path == "/api/v2/query/scalar" && strings.Contains(body, `"formulas":[{"formula":"a/b"}]`) &&
 					strings.Contains(body, `"from":1767268500000`) && strings.Contains(body, `"aggregator":"last"`)
 			},
 			answer: `{"data":{"attributes":{"columns":[{"type":"group","name":"pod","values":[["p1"],["p2"]]},{"type":"number","name":"a/b","values":[1,2.5]}]}}}`,
-			text:   "[1,2.5]", phase: argov1.AnalysisPhaseSuccessful, told: map[string]string{"groups": `[{"name":"p1","value":1},{"name":"p2","value":2.5}]`},
+			text:   "[1,2.5]", phase: argov1.AnalysisPhaseSuccessful, metadata: map[string]string{"groups": `[{"name":"p1","value":1},{"name":"p2","value":2.5}]`},
 		},
 		{
 			name: "datadog without keys",
@@ -255,13 +255,13 @@ func TestProviders(t *testing.T) {
 			secret: func(a string) *corev1.Secret {
 				return secret("serin-system", "newrelic", map[string]string{"base-url-nerdgraph": a, "personal-api-key": "k1", "account-id": "42"})
 			},
-			wants: func(r *http.Request, body string) bool {
+			accepts: func(r *http.Request, body string) bool {
 				return r.Header.Get("Api-Key") == "k1" && strings.Contains(body, `"account":42`) && strings.Contains(body, "SELECT 1")
 			},
 			answer: `{"data":{"actor":{"account":{"nrql":{"results":[{"errors":2}]}}}}}`, text: `{"errors":2}`, phase: argov1.AnalysisPhaseSuccessful,
 		},
 		{
-			name: "newRelic, nothing",
+			name: "newRelic, no data",
 			metric: func(string) argov1.MetricProvider {
 				return argov1.MetricProvider{NewRelic: &argov1.NewRelicMetric{Query: "SELECT 1"}}
 			},
@@ -274,7 +274,7 @@ func TestProviders(t *testing.T) {
 			name: "graphite", success: "result[0] == 1.5", metric: func(a string) argov1.MetricProvider {
 				return argov1.MetricProvider{Graphite: &argov1.GraphiteMetric{Address: a, Query: "target=errors\n  &from=-1m"}}
 			},
-			wants: func(r *http.Request, _ string) bool {
+			accepts: func(r *http.Request, _ string) bool {
 				return r.URL.Path == "/render" && r.URL.Query().Get("format") == "json" && strings.TrimSpace(r.URL.Query().Get("target")) == "errors"
 			},
 			answer: `[{"datapoints":[[1.5,1],[null,2],[3,3]]}]`, text: "[1.5,3]", phase: argov1.AnalysisPhaseSuccessful,
@@ -286,7 +286,7 @@ func TestProviders(t *testing.T) {
 			secret: func(a string) *corev1.Secret {
 				return secret("serin-system", "flux", map[string]string{"address": a, "authToken": "k1", "org": "shop"})
 			},
-			wants: func(r *http.Request, _ string) bool {
+			accepts: func(r *http.Request, _ string) bool {
 				return r.Header.Get("Authorization") == "Token k1" && r.URL.Query().Get("org") == "shop"
 			},
 			answer: "#datatype,string,long,double\n,result,table,_value\n,,0,1.5\n\n#datatype,string,long,string\n,result,table,_value\n,,1,b\n",
@@ -296,7 +296,7 @@ func TestProviders(t *testing.T) {
 			name: "skywalking", success: "result.readMetricsValue < 3", metric: func(a string) argov1.MetricProvider {
 				return argov1.MetricProvider{SkyWalking: &argov1.SkyWalkingMetric{Address: a, Query: "query q", Interval: "3m"}}
 			},
-			wants: func(r *http.Request, body string) bool {
+			accepts: func(r *http.Request, body string) bool {
 				return r.URL.Path == "/graphql" && strings.Contains(body, `"start":"2026-01-01 1157"`) && strings.Contains(body, `"step":"MINUTE"`)
 			},
 			answer: `{"data":{"readMetricsValue":2}}`, text: `{"readMetricsValue":2}`, phase: argov1.AnalysisPhaseSuccessful,
@@ -308,7 +308,7 @@ func TestProviders(t *testing.T) {
 			phase: argov1.AnalysisPhaseError, message: "API token not found",
 		},
 		{
-			name: "prometheus at no address", metric: func(string) argov1.MetricProvider {
+			name: "prometheus without an address", metric: func(string) argov1.MetricProvider {
 				return argov1.MetricProvider{Prometheus: &argov1.PrometheusMetric{Query: "up"}}
 			},
 			phase: argov1.AnalysisPhaseError, message: "prometheus address is not configured",
@@ -321,9 +321,9 @@ func TestProviders(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := newBench(t, func(w http.ResponseWriter, r *http.Request) {
+			b := newHarness(t, func(w http.ResponseWriter, r *http.Request) {
 				body, _ := io.ReadAll(r.Body)
-				if c.wants != nil && !c.wants(r, string(body)) {
+				if c.accepts != nil && !c.accepts(r, string(body)) {
 					w.WriteHeader(http.StatusTeapot)
 					return
 				}
@@ -334,60 +334,59 @@ func TestProviders(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			got := b.ask(argov1.Metric{SuccessCondition: c.success, Provider: c.metric(b.URL)}, analysis.MeasurementRequest{})
+			got := b.measure(argov1.Metric{SuccessCondition: c.success, Provider: c.metric(b.URL)}, analysis.MeasurementRequest{})
 			if got.Phase != c.phase || got.Value != c.text || got.Message != c.message {
 				t.Errorf("got %s %q %q, want %s %q %q", got.Phase, got.Value, got.Message, c.phase, c.text, c.message)
 			}
-			for key, value := range c.told {
+			for key, value := range c.metadata {
 				if got.Metadata[key] != value {
-					t.Errorf("tells %q, want %s=%s", got.Metadata, key, value)
+					t.Errorf("got the metadata %q, want %s=%s", got.Metadata, key, value)
 				}
 			}
 		})
 	}
 }
 
-func TestEnvironmentContainsDefaultPrometheus(t *testing.T) {
-	b := newBench(t, func(w http.ResponseWriter, _ *http.Request) {
+func TestEnvironmentVariableSetsTheDefaultPrometheus(t *testing.T) {
+	b := newHarness(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"scalar","result":[1,"0.25"]}}`)
 	})
 	b.environment["ARGO_ROLLOUTS_PROMETHEUS_ADDRESS"] = b.URL
-	got := b.ask(argov1.Metric{SuccessCondition: "result == 0.25", Provider: argov1.MetricProvider{Prometheus: &argov1.PrometheusMetric{Query: "x"}}}, analysis.MeasurementRequest{})
+	got := b.measure(argov1.Metric{SuccessCondition: "result == 0.25", Provider: argov1.MetricProvider{Prometheus: &argov1.PrometheusMetric{Query: "x"}}}, analysis.MeasurementRequest{})
 	if got.Phase != argov1.AnalysisPhaseSuccessful || got.Value != "0.25" {
 		t.Errorf("got %+v", got)
 	}
 }
 
-// TestSecretsAreSentAndNeverShown: conditions, queries and headers use a Secret, and the service returns everything it
-// received.
+// TestSecretsAreSentAndNeverShown uses a Secret in a condition and a header, and a service that returns the header.
 func TestSecretsAreSentAndNeverShown(t *testing.T) {
-	b := newBench(t, func(w http.ResponseWriter, r *http.Request) {
-		_, _ = fmt.Fprintf(w, `{"said":%q}`, r.Header.Get("Authorization"))
+	b := newHarness(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprintf(w, `{"header":%q}`, r.Header.Get("Authorization"))
 	}, secret("shop", "web", map[string]string{"token": "hunter2"}))
 	arg := argov1.Argument{Name: "token", ValueFrom: &argov1.ValueFrom{SecretKeyRef: &argov1.SecretKeyRef{Name: "web", Key: "token"}}}
 	provider := argov1.MetricProvider{Web: &argov1.WebMetric{
-		URL: b.URL, JSONPath: "{$.said}", Headers: []argov1.WebMetricHeader{{Key: "Authorization", Value: "Bearer {{args.token}}"}},
+		URL: b.URL, JSONPath: "{$.header}", Headers: []argov1.WebMetricHeader{{Key: "Authorization", Value: "Bearer {{args.token}}"}},
 	}}
-	got := b.ask(argov1.Metric{SuccessCondition: `result == "Bearer {{args.token}}"`, Provider: provider}, analysis.MeasurementRequest{}, arg)
+	got := b.measure(argov1.Metric{SuccessCondition: `result == "Bearer {{args.token}}"`, Provider: provider}, analysis.MeasurementRequest{}, arg)
 	if got.Phase != argov1.AnalysisPhaseSuccessful || got.Value != `"Bearer *****"` {
 		t.Errorf("got %+v", got)
 	}
 }
 
 func TestInvalidConditionShowsNoSecret(t *testing.T) {
-	b := newBench(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `1`) },
+	b := newHarness(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `1`) },
 		secret("shop", "web", map[string]string{"token": "hunter2"}))
 	arg := argov1.Argument{Name: "token", ValueFrom: &argov1.ValueFrom{SecretKeyRef: &argov1.SecretKeyRef{Name: "web", Key: "token"}}}
-	got := b.ask(argov1.Metric{SuccessCondition: "result == {{args.token}}.x", Provider: argov1.MetricProvider{Web: &argov1.WebMetric{URL: b.URL}}}, analysis.MeasurementRequest{}, arg)
+	got := b.measure(argov1.Metric{SuccessCondition: "result == {{args.token}}.x", Provider: argov1.MetricProvider{Web: &argov1.WebMetric{URL: b.URL}}}, analysis.MeasurementRequest{}, arg)
 	if got.Phase != argov1.AnalysisPhaseError || strings.Contains(got.Message, "hunter2") || !strings.Contains(got.Message, "*****") {
 		t.Errorf("got %+v", got)
 	}
 }
 
 func TestMissingSecretIsNamed(t *testing.T) {
-	b := newBench(t, nil, secret("shop", "web", nil))
+	b := newHarness(t, nil, secret("shop", "web", nil))
 	arg := argov1.Argument{Name: "token", ValueFrom: &argov1.ValueFrom{SecretKeyRef: &argov1.SecretKeyRef{Name: "web", Key: "token"}}}
-	got := b.ask(argov1.Metric{Provider: argov1.MetricProvider{Web: &argov1.WebMetric{URL: "http://{{args.token}}"}}}, analysis.MeasurementRequest{}, arg)
+	got := b.measure(argov1.Metric{Provider: argov1.MetricProvider{Web: &argov1.WebMetric{URL: "http://{{args.token}}"}}}, analysis.MeasurementRequest{}, arg)
 	if want := "key 'token' does not exist in secret 'web'"; got.Message != want {
 		t.Errorf("got %q, want %q", got.Message, want)
 	}
@@ -404,9 +403,9 @@ func TestJobIsCreatedOnceAndEvaluated(t *testing.T) {
 	for condition, want := range map[batchv1.JobConditionType]argov1.AnalysisPhase{
 		batchv1.JobComplete: argov1.AnalysisPhaseSuccessful, batchv1.JobFailed: argov1.AnalysisPhaseFailed,
 	} {
-		b := newBench(t, nil)
-		first := b.ask(jobMetric(), analysis.MeasurementRequest{})
-		again := b.ask(jobMetric(), analysis.MeasurementRequest{}) // as after a crash
+		b := newHarness(t, nil)
+		first := b.measure(jobMetric(), analysis.MeasurementRequest{})
+		again := b.measure(jobMetric(), analysis.MeasurementRequest{}) // as after a crash
 		name := runUID + ".m.1"
 		if first.Phase != argov1.AnalysisPhaseRunning || first.Metadata["job-name"] != name || first.Metadata["job-namespace"] != "shop" || !first.ResumeAt.Equal(noon) || again.Metadata["job-name"] != name {
 			t.Fatalf("got %+v, then %+v", first, again)
@@ -417,32 +416,32 @@ func TestJobIsCreatedOnceAndEvaluated(t *testing.T) {
 		}
 		if job.Labels["team"] != "shop" || job.Labels[measure.RunUIDLabel] != runUID || job.Spec.Template.Labels[measure.RunUIDLabel] != runUID ||
 			job.Annotations[measure.RunNameAnnotation] != "run" || job.Annotations[measure.MetricNameAnnotation] != "m" || len(job.OwnerReferences) != 1 {
-			t.Errorf("made %+v", job)
+			t.Errorf("created the Job %+v", job)
 		}
-		began := metav1.NewTime(noon.Add(-50 * time.Second))
-		under := analysis.MeasurementRequest{InProgress: &argov1.Measurement{StartedAt: &began, Metadata: first.Metadata}}
-		if got := b.ask(jobMetric(), under); got.Phase != argov1.AnalysisPhaseRunning || !got.ResumeAt.Equal(noon.Add(10*time.Second)) {
-			t.Errorf("got %+v, want to look again after ten seconds", got)
+		startedAt := metav1.NewTime(noon.Add(-50 * time.Second))
+		inProgress := analysis.MeasurementRequest{InProgress: &argov1.Measurement{StartedAt: &startedAt, Metadata: first.Metadata}}
+		if got := b.measure(jobMetric(), inProgress); got.Phase != argov1.AnalysisPhaseRunning || !got.ResumeAt.Equal(noon.Add(10*time.Second)) {
+			t.Errorf("got %+v, want another check of the Job after ten seconds", got)
 		}
-		job.Status.Conditions = []batchv1.JobCondition{{Type: condition, Status: corev1.ConditionTrue, Message: "so it is"}}
+		job.Status.Conditions = []batchv1.JobCondition{{Type: condition, Status: corev1.ConditionTrue, Message: "done"}}
 		if err := b.client.Status().Update(t.Context(), job); err != nil {
 			t.Fatal(err)
 		}
-		if got := b.ask(jobMetric(), under); got.Phase != want {
+		if got := b.measure(jobMetric(), inProgress); got.Phase != want {
 			t.Errorf("got %+v, want %s", got, want)
 		}
 	}
 }
 
-// TestJobIsCreatedOnceIfItsResponseIsLost: a Job whose creation may have succeeded is searched before another one is
+// TestJobIsCreatedOnceIfItsResponseIsLost checks that a Job whose creation may have succeeded is looked up before another one is
 // created.
 func TestJobIsCreatedOnceIfItsResponseIsLost(t *testing.T) {
-	b := newBench(t, nil)
-	open, ok := b.client.(client.WithWatch)
+	b := newHarness(t, nil)
+	watchClient, ok := b.client.(client.WithWatch)
 	if !ok {
 		t.Fatal("the client cannot be intercepted")
 	}
-	b.measurer.Jobs.Client = interceptor.NewClient(open, interceptor.Funcs{
+	b.measurer.Jobs.Client = interceptor.NewClient(watchClient, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
 			if err := c.Create(ctx, object, options...); err != nil {
 				return err
@@ -450,43 +449,43 @@ func TestJobIsCreatedOnceIfItsResponseIsLost(t *testing.T) {
 			return apierrors.NewTimeoutError("request did not complete", 1)
 		},
 	})
-	if got := b.ask(jobMetric(), analysis.MeasurementRequest{}); got.Phase != argov1.AnalysisPhaseRunning || measure.JobName(argov1.Measurement{Metadata: got.Metadata}) == "" {
-		t.Errorf("got %+v, want the Job that was made", got)
+	if got := b.measure(jobMetric(), analysis.MeasurementRequest{}); got.Phase != argov1.AnalysisPhaseRunning || measure.JobName(argov1.Measurement{Metadata: got.Metadata}) == "" {
+		t.Errorf("got %+v, want the existing Job", got)
 	}
 }
 
 func TestJobWithMissingImageIsInconclusive(t *testing.T) {
-	b := newBench(t, nil)
-	first := b.ask(jobMetric(), analysis.MeasurementRequest{})
+	b := newHarness(t, nil)
+	first := b.measure(jobMetric(), analysis.MeasurementRequest{})
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", Labels: map[string]string{batchv1.JobNameLabel: first.Metadata["job-name"]}}}
 	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "init", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such image"}}}}
 	if err := b.client.Create(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
-	got := b.ask(jobMetric(), analysis.MeasurementRequest{InProgress: &argov1.Measurement{Metadata: first.Metadata}})
+	got := b.measure(jobMetric(), analysis.MeasurementRequest{InProgress: &argov1.Measurement{Metadata: first.Metadata}})
 	if want := "Pod p, container init has terminal error (ErrImagePull): no such image"; got.Phase != argov1.AnalysisPhaseInconclusive || got.Message != want {
 		t.Errorf("got %s %q, want %q", got.Phase, got.Message, want)
 	}
 }
 
 func TestOnlyTheTerminatedJobIsDeleted(t *testing.T) {
-	stranger := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "backup"}}
-	b := newBench(t, nil, stranger)
-	first := b.ask(jobMetric(), analysis.MeasurementRequest{})
-	got := b.ask(jobMetric(), analysis.MeasurementRequest{Terminate: true, InProgress: &argov1.Measurement{Metadata: first.Metadata}})
+	unrelated := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "backup"}}
+	b := newHarness(t, nil, unrelated)
+	first := b.measure(jobMetric(), analysis.MeasurementRequest{})
+	got := b.measure(jobMetric(), analysis.MeasurementRequest{Terminate: true, InProgress: &argov1.Measurement{Metadata: first.Metadata}})
 	if got.Phase != argov1.AnalysisPhaseInconclusive {
 		t.Errorf("got %+v", got)
 	}
 	// A user may write any name into a status.
-	b.ask(jobMetric(), analysis.MeasurementRequest{Terminate: true, InProgress: &argov1.Measurement{Metadata: map[string]string{"job-name": "backup", "job-namespace": "shop"}}})
+	b.measure(jobMetric(), analysis.MeasurementRequest{Terminate: true, InProgress: &argov1.Measurement{Metadata: map[string]string{"job-name": "backup", "job-namespace": "shop"}}})
 	jobs := &batchv1.JobList{}
 	if err := b.client.List(t.Context(), jobs); err != nil || len(jobs.Items) != 1 || jobs.Items[0].Name != "backup" {
-		t.Errorf("left %+v, %v", jobs.Items, err)
+		t.Errorf("the remaining Jobs are %+v, %v, want only backup", jobs.Items, err)
 	}
 }
 
-func TestNamesOfJobsFitIntoALabel(t *testing.T) {
-	b := newBench(t, nil)
+func TestJobNamesFitIntoALabel(t *testing.T) {
+	b := newHarness(t, nil)
 	metric := jobMetric()
 	run := &argov1.AnalysisRun{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "run", UID: runUID}}
 	metric.Name = strings.Repeat("long", 20)
@@ -498,15 +497,15 @@ func TestNamesOfJobsFitIntoALabel(t *testing.T) {
 	answer := b.measurer.Measure(t.Context(), key, release.Query{Request: analysis.MeasurementRequest{Metric: metric, Number: 123}})
 	name := answer.Detail.(analysis.MeasurementResult).Metadata["job-name"]
 	if len(name) != 63 || !strings.HasSuffix(name, ".123") {
-		t.Errorf("%q has %d characters", name, len(name))
+		t.Errorf("the name %q has %d characters, want 63 and the suffix .123", name, len(name))
 	}
 }
 
-// TestKayentaIsStartedAndResumed: the analysis is started once, and its score is compared with the thresholds.
+// TestKayentaIsStartedAndResumed checks that an analysis is started once, and that its score is compared with the thresholds.
 func TestKayentaIsStartedAndResumed(t *testing.T) {
 	for score, want := range map[int]argov1.AnalysisPhase{95: argov1.AnalysisPhaseSuccessful, 80: argov1.AnalysisPhaseInconclusive, 10: argov1.AnalysisPhaseFailed} {
 		complete := false
-		b := newBench(t, func(w http.ResponseWriter, r *http.Request) {
+		b := newHarness(t, func(w http.ResponseWriter, r *http.Request) {
 			switch {
 			case r.URL.Path == "/canaryConfig":
 				_, _ = io.WriteString(w, `[{"id":"c1","name":"config"}]`)
@@ -522,25 +521,25 @@ func TestKayentaIsStartedAndResumed(t *testing.T) {
 			Address: b.URL, Application: "a", CanaryConfigName: "config", Threshold: argov1.KayentaThreshold{Pass: 90, Marginal: 75},
 			Scopes: []argov1.KayentaScope{{Name: "default"}},
 		}}}
-		begun := b.ask(metric, analysis.MeasurementRequest{})
-		if begun.Phase != argov1.AnalysisPhaseRunning || begun.Metadata["canaryExecutionId"] != "e1" || !begun.ResumeAt.Equal(noon.Add(15*time.Second)) {
-			t.Fatalf("got %+v", begun)
+		started := b.measure(metric, analysis.MeasurementRequest{})
+		if started.Phase != argov1.AnalysisPhaseRunning || started.Metadata["canaryExecutionId"] != "e1" || !started.ResumeAt.Equal(noon.Add(15*time.Second)) {
+			t.Fatalf("got %+v", started)
 		}
-		under := analysis.MeasurementRequest{InProgress: &argov1.Measurement{Metadata: begun.Metadata}}
-		if got := b.ask(metric, under); got.Phase != argov1.AnalysisPhaseRunning {
+		inProgress := analysis.MeasurementRequest{InProgress: &argov1.Measurement{Metadata: started.Metadata}}
+		if got := b.measure(metric, inProgress); got.Phase != argov1.AnalysisPhaseRunning {
 			t.Errorf("got %+v", got)
 		}
 		complete = true
-		if got := b.ask(metric, under); got.Phase != want || got.Value != fmt.Sprint(score) {
+		if got := b.measure(metric, inProgress); got.Phase != want || got.Value != fmt.Sprint(score) {
 			t.Errorf("got %+v, want %s", got, want)
 		}
 	}
 }
 
-// TestAPIServerMayHaveLoopbackAddress: a controller on the host of its API server uses a loopback address, which
-// metrics must not use otherwise.
+// TestAPIServerMayHaveLoopbackAddress covers a controller on the host of its API server: it uses a loopback address, which
+// queries of metrics must not use otherwise.
 func TestAPIServerMayHaveLoopbackAddress(t *testing.T) {
-	b := newBench(t, func(w http.ResponseWriter, r *http.Request) {
+	b := newHarness(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "" {
 			http.Error(w, "credentials", http.StatusForbidden)
 			return
@@ -553,7 +552,7 @@ func TestAPIServerMayHaveLoopbackAddress(t *testing.T) {
 		SuccessCondition: `result == "1"`,
 		Provider:         argov1.MetricProvider{Web: &argov1.WebMetric{URL: b.URL + "/version", JSONPath: "{$.major}"}},
 	}
-	if answer := b.ask(version, analysis.MeasurementRequest{}); !strings.Contains(answer.Message, "loopback") {
+	if answer := b.measure(version, analysis.MeasurementRequest{}); !strings.Contains(answer.Message, "loopback") {
 		t.Errorf("got %+v for a server on this host, want a refusal", answer)
 	}
 	anonymous, err := outbound.NewForServer(b.URL, http.DefaultTransport)
@@ -561,37 +560,37 @@ func TestAPIServerMayHaveLoopbackAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.measurer.Services = services(metric.Cluster{Address: b.URL, Anonymous: anonymous})
-	if answer := b.ask(version, analysis.MeasurementRequest{}); answer.Phase != argov1.AnalysisPhaseSuccessful {
+	if answer := b.measure(version, analysis.MeasurementRequest{}); answer.Phase != argov1.AnalysisPhaseSuccessful {
 		t.Errorf("got %+v of the API server, want success", answer)
 	}
 }
 
-// TestMeasurementTimesOut: also if none of its dependencies responds.
+// TestMeasurementTimesOut checks that a measurement ends even if the API server does not respond.
 func TestMeasurementTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hanging := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		hangingClient := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
 			Get: func(ctx context.Context, _ client.WithWatch, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
 				<-ctx.Done()
 				return context.Cause(ctx)
 			},
 		})
-		measurer := &measure.Measurer{Client: hanging, Clock: clocktesting.NewFakePassiveClock(noon), Telemetry: telemetry.New(prometheus.NewRegistry())}
-		began := time.Now()
+		measurer := &measure.Measurer{Client: hangingClient, Clock: clocktesting.NewFakePassiveClock(noon), Telemetry: telemetry.New(prometheus.NewRegistry())}
+		startedAt := time.Now()
 		answer := measurer.Measure(t.Context(), queryrunner.Key{}, release.Query{Request: analysis.MeasurementRequest{}})
 		detail, _ := answer.Detail.(analysis.MeasurementResult)
-		if took := time.Since(began); took != 2*time.Minute || detail.Phase != argov1.AnalysisPhaseError || detail.Message != "measurement timed out after 2m0s" {
+		if took := time.Since(startedAt); took != 2*time.Minute || detail.Phase != argov1.AnalysisPhaseError || detail.Message != "measurement timed out after 2m0s" {
 			t.Errorf("got %+v after %s", detail, took)
 		}
 	})
 }
 
-// TestHostileConditionIsAnError of its own measurement only.
+// TestHostileConditionIsAnError checks that a condition that needs too much time or memory is an error of its measurement.
 func TestHostileConditionIsAnError(t *testing.T) {
-	b := newBench(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "1") })
+	b := newHarness(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "1") })
 	for _, condition := range []string{
 		`let a = repeat("x", 900000); let b=a+a+a+a+a+a; let c=b+b+b+b+b+b+b+b+b+b; let d=c+c+c+c; len(d)>0`, `let a = 1..1000; all(a, all(a, all(a, #>0)))`,
 	} {
-		got := b.ask(argov1.Metric{SuccessCondition: condition, Provider: argov1.MetricProvider{Web: &argov1.WebMetric{URL: b.URL}}}, analysis.MeasurementRequest{})
+		got := b.measure(argov1.Metric{SuccessCondition: condition, Provider: argov1.MetricProvider{Web: &argov1.WebMetric{URL: b.URL}}}, analysis.MeasurementRequest{})
 		if got.Phase != argov1.AnalysisPhaseError || !strings.Contains(got.Message, "it needs too much time or memory") {
 			t.Errorf("%s: got %+v", condition, got)
 		}

@@ -34,15 +34,15 @@ func TestCredentialsOfTheProcessAreFetchedOnce(t *testing.T) {
 	}))
 	t.Cleanup(agent.Close)
 	t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", agent.URL+"/v1/credentials")
-	own := &Ambient{}
+	ambient := &Ambient{}
 	for _, region := range []string{"eu-west-1", "us-east-1", "eu-west-1"} {
-		found, err := own.credentialsIn(region).Retrieve(t.Context())
+		found, err := ambient.credentialsIn(region).Retrieve(t.Context())
 		if err != nil || found.AccessKeyID != "AKIDEXAMPLE" {
 			t.Fatalf("%s: %v", region, err)
 		}
 	}
 	if n := fetched.Load(); n != 1 {
-		t.Errorf("fetched %d times", n)
+		t.Errorf("the credentials were fetched %d times, want once", n)
 	}
 }
 
@@ -50,6 +50,6 @@ func TestMissingCredentialsAreTransient(t *testing.T) {
 	removeCredentials(t)
 	_, err := (&Ambient{}).credentialsIn("eu-west-1").Retrieve(t.Context())
 	if outcome := metric.OutcomeOf(convertError(err)); outcome != release.Unreachable || !errors.Is(convertError(err), errNoCredentials) {
-		t.Errorf("%v is %s", convertError(err), outcome)
+		t.Errorf("got %v with outcome %s, want %v with outcome %s", convertError(err), outcome, errNoCredentials, release.Unreachable)
 	}
 }

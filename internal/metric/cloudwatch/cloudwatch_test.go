@@ -20,8 +20,8 @@ import (
 
 type object = map[string]any
 
-// encoded returns a document in the encoding of the service.
-func encoded(document any) string {
+// encode encodes a document as the service does.
+func encode(document any) string {
 	out, err := cbor.Marshal(document)
 	if err != nil {
 		panic(err)
@@ -35,7 +35,7 @@ func answer(status string, values ...float64) string {
 	for i := range values {
 		times[i] = cbor.Tag{Number: 1, Content: metrictest.Now.Unix() - int64(60*i)}
 	}
-	return encoded(object{
+	return encode(object{
 		"Messages": []any{},
 		"MetricDataResults": []object{
 			{"Id": "e1", "Label": "ErrorRate", "StatusCode": status, "Timestamps": times, "Values": values},
@@ -56,14 +56,14 @@ func TestContract(t *testing.T) {
 		Service: cloudwatch.Service(&cloudwatch.Ambient{}), Credentials: credentials, Region: "eu-west-1", Query: query,
 		Value: answer("Complete", 1.5, 9),
 		NoData: []string{
-			encoded(object{"MetricDataResults": []any{}}), encoded(object{"MetricDataResults": []object{{"Id": "e1", "Values": []any{}}}}),
-			answer("Complete"), answer("Complete", nan()), encoded(object{}), "",
+			encode(object{"MetricDataResults": []any{}}), encode(object{"MetricDataResults": []object{{"Id": "e1", "Values": []any{}}}}),
+			answer("Complete"), answer("Complete", nan()), encode(object{}), "",
 		},
-		Wrong: []string{
-			encoded(object{"MetricDataResults": "none"}), encoded(object{"MetricDataResults": []object{{"Values": []string{"1.5"}}}}),
+		Invalid: []string{
+			encode(object{"MetricDataResults": "none"}), encode(object{"MetricDataResults": []object{{"Values": []string{"1.5"}}}}),
 			answer("Forbidden", 1.5), strings.Repeat("\x81", 1<<20), "\x9b\x7f\xff\xff\xff\xff\xff\xff\xff", "\xbb\x7f\xff\xff\xff\xff\xff\xff\xff",
 		},
-		Authorised: func(r *http.Request) bool {
+		IsAuthorised: func(r *http.Request) bool {
 			signature := r.Header.Get("Authorization")
 			return strings.HasPrefix(signature, "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/") && strings.Contains(signature, "/eu-west-1/monitoring/aws4_request") &&
 				r.Header.Get("X-Amz-Security-Token") == "s3ssion-token"
@@ -76,7 +76,7 @@ func nan() float64 {
 	return zero / zero
 }
 
-func against(t *testing.T, handler http.HandlerFunc) metric.Provider {
+func newProviderFor(t *testing.T, handler http.HandlerFunc) metric.Provider {
 	t.Helper()
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
@@ -93,10 +93,10 @@ func against(t *testing.T, handler http.HandlerFunc) metric.Provider {
 
 func TestRequestMatchesTheAPI(t *testing.T) {
 	var path string
-	var asked object
-	provider := against(t, func(w http.ResponseWriter, r *http.Request) {
+	var body object
+	provider := newProviderFor(t, func(w http.ResponseWriter, r *http.Request) {
 		path = r.Method + " " + r.URL.Path
-		if err := cbor.NewDecoder(r.Body).Decode(&asked); err != nil {
+		if err := cbor.NewDecoder(r.Body).Decode(&body); err != nil {
 			t.Error(err)
 		}
 		_, _ = w.Write([]byte(answer("Complete", 1)))
@@ -116,12 +116,12 @@ func TestRequestMatchesTheAPI(t *testing.T) {
 		},
 	}
 	for _, key := range []string{"StartTime", "EndTime"} {
-		if moment, ok := asked[key].(time.Time); ok {
-			asked[key] = moment.UTC().Format(time.RFC3339)
+		if moment, ok := body[key].(time.Time); ok {
+			body[key] = moment.UTC().Format(time.RFC3339)
 		}
 	}
-	if diff := cmp.Diff(want, asked); diff != "" || path != "POST /service/GraniteServiceVersion20100801/operation/GetMetricData" {
-		t.Errorf("asked %s (-want +got):\n%s", path, diff)
+	if diff := cmp.Diff(want, body); diff != "" || path != "POST /service/GraniteServiceVersion20100801/operation/GetMetricData" {
+		t.Errorf("request %s (-want +got):\n%s", path, diff)
 	}
 }
 
@@ -129,7 +129,7 @@ func errorResponse(code int, class string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Smithy-Protocol", "rpc-v2-cbor")
 		w.WriteHeader(code)
-		_, _ = w.Write([]byte(encoded(object{"__type": class, "message": "arn:aws:iam::123:user/secret is not authorised"})))
+		_, _ = w.Write([]byte(encode(object{"__type": class, "message": "arn:aws:iam::123:user/secret is not authorised"})))
 	}
 }
 
@@ -148,7 +148,7 @@ func TestErrorCodesAreClassified(t *testing.T) {
 		{403, "arn:aws:iam::123:user/secret", release.Broken, "error response: Status 403 Forbidden", false},
 		{500, "InternalServiceFault", release.Unreachable, "error response: Status 500 Internal Server Error: InternalServiceFault", false},
 	} {
-		provider := against(t, errorResponse(c.code, c.class))
+		provider := newProviderFor(t, errorResponse(c.code, c.class))
 		_, err := provider.Measure(t.Context(), metric.Query{Text: query, Interval: time.Minute, Now: metrictest.Now})
 		if err == nil || err.Error() != c.text || metric.OutcomeOf(err) != c.outcome {
 			t.Errorf("%s: %v is %s", c.class, err, metric.OutcomeOf(err))
@@ -160,7 +160,7 @@ func TestErrorCodesAreClassified(t *testing.T) {
 }
 
 func TestRawResultIsTheListOfResults(t *testing.T) {
-	provider := against(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(answer("Complete", 1.5, 9))) })
+	provider := newProviderFor(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(answer("Complete", 1.5, 9))) })
 	found, err := provider.(metric.RawQuerier).QueryRaw(t.Context(), metric.Query{Text: query, Interval: time.Minute, Now: metrictest.Now})
 	if err != nil {
 		t.Fatal(err)
@@ -172,7 +172,7 @@ func TestRawResultIsTheListOfResults(t *testing.T) {
 }
 
 func TestInvalidQueriesAreRefused(t *testing.T) {
-	provider := against(t, func(http.ResponseWriter, *http.Request) { t.Error("the service was called") })
+	provider := newProviderFor(t, func(http.ResponseWriter, *http.Request) { t.Error("the service was called") })
 	for _, text := range []string{"", "{}", "[]", "SELECT AVG(CPUUtilization)", `[{"Id": 1}]`, `[{"MetricStat": "x"}]`} {
 		if _, err := provider.Measure(t.Context(), metric.Query{Text: text, Now: metrictest.Now}); metric.OutcomeOf(err) != release.Broken {
 			t.Errorf("%s: %v", text, err)
@@ -181,21 +181,21 @@ func TestInvalidQueriesAreRefused(t *testing.T) {
 }
 
 func TestConfiguration(t *testing.T) {
-	make := func(spec flaggerv1.MetricTemplateProvider) error {
+	configure := func(spec flaggerv1.MetricTemplateProvider) error {
 		_, err := metric.NewRegistry(cloudwatch.Service(&cloudwatch.Ambient{})).NewProvider(outbound.New(outbound.Policy{}), "shop", spec, nil)
 		return err
 	}
 	for _, region := range []string{"", "eu", "EU-WEST-1", "x.example.com/a-1", "eu-west-1.example.com"} {
-		if err := make(flaggerv1.MetricTemplateProvider{Type: "cloudwatch", Region: region}); err == nil {
+		if err := configure(flaggerv1.MetricTemplateProvider{Type: "cloudwatch", Region: region}); err == nil {
 			t.Errorf("region %q is accepted", region)
 		}
 	}
 	for _, region := range []string{"eu-west-1", "us-gov-east-1", "ap-southeast-12", "cn-north-1"} {
-		if err := make(flaggerv1.MetricTemplateProvider{Type: "cloudwatch", Region: region}); err != nil {
+		if err := configure(flaggerv1.MetricTemplateProvider{Type: "cloudwatch", Region: region}); err != nil {
 			t.Errorf("region %q: %v", region, err)
 		}
 	}
-	if err := make(flaggerv1.MetricTemplateProvider{Type: "cloudwatch", Region: "eu-west-1", Address: "https://evil.example"}); err == nil {
+	if err := configure(flaggerv1.MetricTemplateProvider{Type: "cloudwatch", Region: "eu-west-1", Address: "https://evil.example"}); err == nil {
 		t.Error("the controller's credentials would be sent to an address of the template")
 	}
 }

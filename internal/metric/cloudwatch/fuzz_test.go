@@ -29,25 +29,25 @@ func (s fixedResponse) Do(r *http.Request) (*http.Response, error) {
 
 // FuzzAnswer lets the library parse arbitrary responses, with successful and other statuses.
 func FuzzAnswer(f *testing.F) {
-	document := func(of any) string {
-		out, err := cbor.Marshal(of)
+	document := func(content any) string {
+		out, err := cbor.Marshal(content)
 		if err != nil {
 			f.Fatal(err)
 		}
 		return string(out)
 	}
 	type object = map[string]any
-	ask := func(code int, answer []byte) (float64, error) {
+	measure := func(code int, answer []byte) (float64, error) {
 		p := &provider{api: cloudwatch.New(cloudwatch.Options{
 			Region: "eu-west-1", Credentials: credentials.NewStaticCredentialsProvider("id", "secret", ""), HTTPClient: fixedResponse{code, answer}, Retryer: aws.NopRetryer{},
 		})}
 		return p.Measure(context.Background(), metric.Query{Text: `[{"Id":"a","Expression":"b"}]`, Interval: metrictest.Interval, Now: metrictest.Now})
 	}
 	read := func(answer []byte) (float64, error) {
-		if value, err := ask(http.StatusBadRequest, answer); err == nil {
-			panic(fmt.Sprintf("an error response is the value %v", value))
+		if value, err := measure(http.StatusBadRequest, answer); err == nil {
+			panic(fmt.Sprintf("an error response is accepted as the value %v", value))
 		}
-		return ask(http.StatusOK, answer)
+		return measure(http.StatusOK, answer)
 	}
 	metrictest.Fuzz(f, read,
 		document(object{"MetricDataResults": []object{{"Id": "a", "StatusCode": "Complete", "Timestamps": []cbor.Tag{{Number: 1, Content: 1767323045}}, "Values": []float64{1.5}}}}),

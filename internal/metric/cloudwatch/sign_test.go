@@ -52,26 +52,26 @@ func TestSignedRequestsAreSentToAmazonOnly(t *testing.T) {
 // TestCachedRolesAreBounded guards the memory of the controller, because the authors of AnalysisTemplates choose
 // the roles.
 func TestCachedRolesAreBounded(t *testing.T) {
-	own := &Ambient{}
+	ambient := &Ambient{}
 	for i := range 2 * maxRoles {
-		who := role{region: "eu-west-1", arn: fmt.Sprintf("arn:aws:iam::123456789012:role/r%d", i)}
-		first, err := own.credentialsOf(t.Context(), who)
+		unique := role{region: "eu-west-1", arn: fmt.Sprintf("arn:aws:iam::123456789012:role/r%d", i)}
+		first, err := ambient.credentialsOf(t.Context(), unique)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := own.credentialsOf(t.Context(), who); err != nil || again != first {
-			t.Fatalf("the credentials of a role in use were forgotten: %v", err)
+		if again, err := ambient.credentialsOf(t.Context(), unique); err != nil || again != first {
+			t.Fatalf("the credentials of a role in use were removed from the cache: %v", err)
 		}
-		if _, err := own.credentialsOf(t.Context(), role{region: "eu-west-1", arn: "arn:aws:iam::123456789012:role/often"}); err != nil {
+		if _, err := ambient.credentialsOf(t.Context(), role{region: "eu-west-1", arn: "arn:aws:iam::123456789012:role/frequent"}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(own.roleCache) > maxRoles || own.roleCache[len(own.roleCache)-1].arn != "arn:aws:iam::123456789012:role/often" {
-		t.Errorf("%d roles are cached", len(own.roleCache))
+	if len(ambient.roleCache) > maxRoles || ambient.roleCache[len(ambient.roleCache)-1].arn != "arn:aws:iam::123456789012:role/frequent" {
+		t.Errorf("%d roles are cached, want at most %d, with the frequent one last", len(ambient.roleCache), maxRoles)
 	}
 	r := &http.Request{URL: &url.URL{Scheme: "https", Host: "aps-workspaces.eu-west-1.amazonaws.com"}, Header: http.Header{}}
 	for _, arn := range []string{"r", "arn:aws:iam::123456789012:user/x", "arn:aws:iam::1:role/x", "arn:aws:iam::123456789012:role/x\n"} {
-		if err := own.Signer("eu-west-1", "", arn)(t.Context(), r, time.Now()); err == nil {
+		if err := ambient.Signer("eu-west-1", "", arn)(t.Context(), r, time.Now()); err == nil {
 			t.Errorf("%q is accepted as a role", arn)
 		}
 	}

@@ -33,8 +33,8 @@ func TestContractOfAnalyses(t *testing.T) {
 					})
 				},
 				Credentials: map[string][]byte{"api-key": []byte("hidden-api"), "app-key": []byte("hidden-app")},
-				Value:       c.value, NoData: c.noData, Wrong: c.wrong,
-				Authorised: func(r *http.Request) bool {
+				Value:       c.value, NoData: c.noData, Invalid: c.wrong,
+				IsAuthorised: func(r *http.Request) bool {
 					return r.Header.Get("DD-API-KEY") == "hidden-api" && r.Header.Get("DD-APPLICATION-KEY") == "hidden-app"
 				},
 			})

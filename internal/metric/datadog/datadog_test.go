@@ -36,17 +36,17 @@ func TestContract(t *testing.T) {
 		NoData: []string{
 			`{"status":"ok","series":[]}`, series(), series([2]any{500, 9}), series([2]any{40, "null"}), series([2]any{10, 8}),
 		},
-		Wrong: []string{`{"status":"error","error":"x"}`, `{"status":"ok","series":[{"pointlist":[[1]]}]}`, `{"status":"ok","series":[{"pointlist":[[null,1]]}]}`},
-		Authorised: func(r *http.Request) bool {
+		Invalid: []string{`{"status":"error","error":"x"}`, `{"status":"ok","series":[{"pointlist":[[1]]}]}`, `{"status":"ok","series":[{"pointlist":[[null,1]]}]}`},
+		IsAuthorised: func(r *http.Request) bool {
 			return r.Header.Get("DD-API-KEY") == "ap1-key" && r.Header.Get("DD-APPLICATION-KEY") == "app-k3y"
 		},
 	})
 }
 
 func TestRequests(t *testing.T) {
-	var seen string
+	var lastRequest string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		seen = r.URL.Path + "?" + r.URL.Query().Encode()
+		lastRequest = r.URL.Path + "?" + r.URL.Query().Encode()
 		_, _ = w.Write([]byte(`{}`))
 	}))
 	t.Cleanup(server.Close)
@@ -60,10 +60,10 @@ func TestRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = provider.Measure(t.Context(), metric.Query{Text: "avg:errors{*}", Interval: time.Minute, Now: time.Unix(10_000, 0)})
-	if want := "/api/v1/query?from=9400&query=avg%3Aerrors%7B%2A%7D&to=10000"; seen != want {
-		t.Errorf("asked %s, want %s", seen, want)
+	if want := "/api/v1/query?from=9400&query=avg%3Aerrors%7B%2A%7D&to=10000"; lastRequest != want {
+		t.Errorf("requested %s, want %s", lastRequest, want)
 	}
-	if err := provider.Online(t.Context()); err != nil || seen != "/api/v1/validate?" {
-		t.Errorf("online: %v after %s", err, seen)
+	if err := provider.Online(t.Context()); err != nil || lastRequest != "/api/v1/validate?" {
+		t.Errorf("online: %v after %s", err, lastRequest)
 	}
 }

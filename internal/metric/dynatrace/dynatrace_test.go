@@ -20,17 +20,17 @@ func TestContract(t *testing.T) {
 		Query:       "builtin:errors:avg",
 		Value:       `{"result":[{"data":[{"values":[9]},{"values":[1.5,2]}]}]}`,
 		NoData:      []string{`{}`, `{"result":[]}`, `{"result":[{"data":[]}]}`, `{"result":[{"data":[{"values":[]}]}]}`, `{"result":[{"data":[{"values":[null]}]}]}`},
-		Wrong:       []string{`{"result":[{"data":[{"values":["1"]}]}]}`},
-		Authorised: func(r *http.Request) bool {
+		Invalid:     []string{`{"result":[{"data":[{"values":["1"]}]}]}`},
+		IsAuthorised: func(r *http.Request) bool {
 			return r.Header.Get("Authorization") == "Api-Token tok3n-value"
 		},
 	})
 }
 
 func TestRequests(t *testing.T) {
-	var seen string
+	var lastRequest string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		seen = r.URL.Path + "?" + r.URL.Query().Encode()
+		lastRequest = r.URL.Path + "?" + r.URL.Query().Encode()
 		_, _ = w.Write([]byte(`{}`))
 	}))
 	t.Cleanup(server.Close)
@@ -42,10 +42,10 @@ func TestRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = provider.Measure(t.Context(), metric.Query{Text: "errors", Interval: time.Minute, Now: time.Unix(10_000, 0)})
-	if want := "/api/v2/metrics/query?from=9400000&metricSelector=errors&resolution=Inf&to=10000000"; seen != want {
-		t.Errorf("asked %s, want %s", seen, want)
+	if want := "/api/v2/metrics/query?from=9400000&metricSelector=errors&resolution=Inf&to=10000000"; lastRequest != want {
+		t.Errorf("requested %s, want %s", lastRequest, want)
 	}
-	if err := provider.Online(t.Context()); err != nil || seen != "/api/v2/metrics?pageSize=1" {
-		t.Errorf("online: %v after %s", err, seen)
+	if err := provider.Online(t.Context()); err != nil || lastRequest != "/api/v2/metrics?pageSize=1" {
+		t.Errorf("online: %v after %s", err, lastRequest)
 	}
 }

@@ -26,7 +26,7 @@ func subject() metrictest.Subject {
 		Query:  "shop/errors?labelSelector=app%3Dcart",
 		Value:  list(item(`"1500m"`) + "," + item(`"7"`)),
 		NoData: []string{list("")},
-		Wrong: []string{
+		Invalid: []string{
 			`{"kind":"Status","status":"Failure","reason":"NotFound"}`, `{"items":[` + item(`"1"`) + `]}`,
 			list(item(`""`)), list(item("1.5")), list(item("null")), list(item(`"NaN"`)), list(item(`"one"`)), list(item(`"1.2.3"`)),
 			list(item(`"1e999999999"`)), list(item(`"1e-999999999"`)), list(item(`"` + strings.Repeat("9", 1<<20) + `"`)),
@@ -44,14 +44,14 @@ func TestContractAtAnAddress(t *testing.T) {
 	s := subject()
 	s.Service = Service(metric.Cluster{Address: "https://kubernetes.default.svc"}) // without clients: it must not be called
 	s.Credentials = map[string][]byte{"token": []byte("tok3n-value")}
-	s.Authorised = func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer tok3n-value" }
+	s.IsAuthorised = func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer tok3n-value" }
 	metrictest.Run(t, s)
 }
 
-// ownToken is a transport that adds the controller's own token.
-type ownToken struct{}
+// controllerTokenTransport is a transport that adds the controller's own token.
+type controllerTokenTransport struct{}
 
-func (ownToken) RoundTrip(r *http.Request) (*http.Response, error) {
+func (controllerTokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer of-the-controller")
 	return http.DefaultTransport.RoundTrip(r)
@@ -59,10 +59,10 @@ func (ownToken) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // TestTokensAreSentToTheirServersOnly checks that the author of a MetricTemplate cannot receive the controller's token.
 func TestTokensAreSentToTheirServersOnly(t *testing.T) {
-	var who, seen string
+	var receiver, authorization string
 	server := func(name string) string {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			who, seen = name, r.Header.Get("Authorization")
+			receiver, authorization = name, r.Header.Get("Authorization")
 			_, _ = w.Write([]byte(list(item(`"1"`))))
 		}))
 		t.Cleanup(s.Close)
@@ -76,10 +76,10 @@ func TestTokensAreSentToTheirServersOnly(t *testing.T) {
 		}
 		return c
 	}
-	cluster := metric.Cluster{Address: own, Own: client(ownToken{}), Anonymous: client(http.DefaultTransport)}
-	named := outbound.New(outbound.Policy{AllowLoopback: true})
-	t.Cleanup(named.Close)
-	for _, c := range []struct{ address, token, who, seen string }{
+	cluster := metric.Cluster{Address: own, Own: client(controllerTokenTransport{}), Anonymous: client(http.DefaultTransport)}
+	templateClient := outbound.New(outbound.Policy{AllowLoopback: true})
+	t.Cleanup(templateClient.Close)
+	for _, c := range []struct{ address, token, receiver, authorization string }{
 		{"", "", "own", "Bearer of-the-controller"},
 		{"", "mine", "own", "Bearer mine"},
 		{other, "", "other", ""},
@@ -91,15 +91,15 @@ func TestTokensAreSentToTheirServersOnly(t *testing.T) {
 		if c.token != "" {
 			spec.SecretRef, secret = &flaggerv1.SecretReference{Name: "s"}, map[string][]byte{"token": []byte(c.token)}
 		}
-		provider, err := metric.NewRegistry(Service(cluster)).NewProvider(named, "shop", spec, secret)
+		provider, err := metric.NewRegistry(Service(cluster)).NewProvider(templateClient, "shop", spec, secret)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := provider.Measure(t.Context(), metric.Query{Text: "errors"}); err != nil {
 			t.Error(err)
 		}
-		if who != c.who || seen != c.seen {
-			t.Errorf("%+v: %s received %q", c, who, seen)
+		if receiver != c.receiver || authorization != c.authorization {
+			t.Errorf("%+v: %s received the header %q", c, receiver, authorization)
 		}
 	}
 }
@@ -134,7 +134,7 @@ func TestOnlineAcceptsNotFound(t *testing.T) {
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path != "/apis/external.metrics.k8s.io/v1beta1/namespaces/kube-system/dummy-metric" {
-				t.Errorf("asked %s", r.URL)
+				t.Errorf("requested %s", r.URL)
 			}
 			if body != list("") {
 				w.WriteHeader(http.StatusNotFound)
@@ -149,12 +149,12 @@ func TestOnlineAcceptsNotFound(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := provider.Online(t.Context()); (err == nil) != online {
-			t.Errorf("%s: %v", body, err)
+			t.Errorf("%s: Online returns %v", body, err)
 		}
 	}
 }
 
-func TestOneNamespace(t *testing.T) {
+func TestQueriesOfOtherNamespacesAreRefused(t *testing.T) {
 	cluster := metric.Cluster{Address: "http://127.0.0.1:9", OneNamespace: true, Own: outbound.New(outbound.Policy{})}
 	provider, err := metric.NewRegistry(Service(cluster)).NewProvider(nil, "shop", flaggerv1.MetricTemplateProvider{Type: Type}, nil)
 	if err != nil {

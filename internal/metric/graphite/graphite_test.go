@@ -19,8 +19,8 @@ func TestContract(t *testing.T) {
 		Query:       "target=errors&from=-1m",
 		Value:       `[{"datapoints":[[7,1]]},{"target":"errors","datapoints":[[1,1577232000],[1.5,1577232060],[null,1577232120]]}]`,
 		NoData:      []string{`[]`, `[{"datapoints":[]}]`, `[{"datapoints":[[7,1]]},{"datapoints":[[null,1577232120]]}]`},
-		Wrong:       []string{`[{"datapoints":[[]]}]`, `[{"datapoints":[["one",1]]}]`},
-		Authorised: func(r *http.Request) bool {
+		Invalid:     []string{`[{"datapoints":[[]]}]`, `[{"datapoints":[["one",1]]}]`},
+		IsAuthorised: func(r *http.Request) bool {
 			username, password, _ := r.BasicAuth()
 			return username == "us3r" && password == "passw0rd"
 		},
@@ -28,9 +28,9 @@ func TestContract(t *testing.T) {
 }
 
 func TestRequestMatchesTheRecordedOne(t *testing.T) {
-	var seen string
+	var lastRequest string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		seen = r.Method + " " + r.URL.Path + "?" + r.URL.Query().Encode()
+		lastRequest = r.Method + " " + r.URL.Path + "?" + r.URL.Query().Encode()
 		_, _ = w.Write([]byte(`[]`))
 	}))
 	t.Cleanup(server.Close)
@@ -41,11 +41,11 @@ func TestRequestMatchesTheRecordedOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = provider.Measure(t.Context(), metric.Query{Text: "target=sumSeries(errors.shop.cart)\n&from=-1m\n"})
-	if want := "GET /render?format=json&from=-1m&target=sumSeries%28errors.shop.cart%29+"; seen != want {
-		t.Errorf("asked %s, want %s", seen, want)
+	if want := "GET /render?format=json&from=-1m&target=sumSeries%28errors.shop.cart%29+"; lastRequest != want {
+		t.Errorf("requested %s, want %s", lastRequest, want)
 	}
-	if err := provider.Online(t.Context()); err != nil || seen != "GET /render?format=json&target=test" {
-		t.Errorf("online: %v after %s", err, seen)
+	if err := provider.Online(t.Context()); err != nil || lastRequest != "GET /render?format=json&target=test" {
+		t.Errorf("online: %v after %s", err, lastRequest)
 	}
 	if _, err := provider.Measure(t.Context(), metric.Query{Text: "errors"}); err == nil {
 		t.Error("a query without target is accepted")

@@ -23,11 +23,11 @@ func TestContract(t *testing.T) {
 	metrictest.Run(t, metrictest.Subject{
 		Service:     influxdb.Service(),
 		Credentials: map[string][]byte{"token": []byte("tok3n-value"), "org": []byte("0rg-value")},
-		Open:        true,
+		NoEndMarker: true,
 		Query:       `from(bucket: "errors") |> range(start: -1m)`,
 		Value:       table("double", "1.5"),
 		NoData:      []string{"", "\r\n", "#datatype,string,long,double\r\n,result,table,_value\r\n", table("double", ""), table("double", "NaN")},
-		Wrong: []string{
+		Invalid: []string{
 			table("string", "1.5"), table("double", "one"), "_value\n1.5\n",
 			"#datatype,string,long,double\n,result,table,count\n,_result,0,1.5\n",
 			"#datatype,string\n,result,table,_value\n,_result,0,1.5\n",
@@ -35,17 +35,17 @@ func TestContract(t *testing.T) {
 			"#datatype,string,string\n,error,reference\n,failed,897\n",
 			"#datatype,string,long,double\n", "#datatype,\"unclosed\n",
 		},
-		Authorised: func(r *http.Request) bool {
+		IsAuthorised: func(r *http.Request) bool {
 			return r.Header.Get("Authorization") == "Token tok3n-value" && r.URL.Query().Get("org") == "0rg-value"
 		},
 	})
 }
 
 func TestRequestMatchesTheAPI(t *testing.T) {
-	var seen []string
+	var requests []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		seen = append(seen, r.Method+" "+r.URL.Path+" "+string(body))
+		requests = append(requests, r.Method+" "+r.URL.Path+" "+string(body))
 		_, _ = w.Write([]byte(table("long", "3")))
 	}))
 	t.Cleanup(server.Close)
@@ -66,7 +66,7 @@ func TestRequestMatchesTheAPI(t *testing.T) {
 		`POST /api/v2/query {"query":"from(bucket: \"a\")","type":"flux","dialect":{"annotations":["datatype"],"header":true}}`,
 		`POST /api/v2/query {"query":"buckets() |\u003e limit(n: 1)","type":"flux","dialect":{"annotations":["datatype"],"header":true}}`,
 	}
-	if diff := cmp.Diff(want, seen); diff != "" {
+	if diff := cmp.Diff(want, requests); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-func comparison(address string) options {
+func newOptions(address string) options {
 	return options{
 		Address: address, Application: "cart", ConfigName: "errors", MetricsAccount: "m", ConfigurationAccount: "c", StorageAccount: "s", Pass: 90, Marginal: 75,
 		Scopes: map[string]scopes{"default": {
@@ -46,12 +46,12 @@ func serveStart(w http.ResponseWriter, r *http.Request) bool {
 // syncQuerier adapts the provider to a RawQuerier, for judgements that are completed at once.
 type syncQuerier struct{ *provider }
 
-func (o syncQuerier) QueryRaw(ctx context.Context, q metric.Query) (metric.Result, error) {
-	executionID, err := o.Start(ctx, q)
+func (s syncQuerier) QueryRaw(ctx context.Context, q metric.Query) (metric.Result, error) {
+	executionID, err := s.Start(ctx, q)
 	if err != nil {
 		return metric.Result{}, err
 	}
-	return o.Resume(ctx, executionID)
+	return s.Resume(ctx, executionID)
 }
 
 // halfScore returns half of a score, because the contract test expects 1.5 and scores are integers.
@@ -60,20 +60,20 @@ func halfScore(result metric.Result) (float64, error) {
 	return value / 2, err
 }
 
-func score(of string) string {
-	return `{"application":"cart","complete":true,"status":"succeeded","result":{"judgeResult":{"judgeName":"NetflixACAJudge-v1.0","score":{"score":` + of + `,"classification":"Pass"}}}}`
+func scoreResponse(score string) string {
+	return `{"application":"cart","complete":true,"status":"succeeded","result":{"judgeResult":{"judgeName":"NetflixACAJudge-v1.0","score":{"score":` + score + `,"classification":"Pass"}}}}`
 }
 
 func TestContract(t *testing.T) {
 	metrictest.Run(t, metrictest.Subject{
 		Querier: func(client *outbound.Client, c metric.Config) (metric.RawQuerier, error) {
-			async, err := newProvider(client, comparison(c.Address))
-			return syncQuerier{async}, err
+			provider, err := newProvider(client, newOptions(c.Address))
+			return syncQuerier{provider}, err
 		},
-		Number: halfScore, NoSecret: true, Aside: serveStart,
-		Value: score("3.9"),
-		Wrong: []string{
-			`{"complete":true}`, `{"complete":"yes"}`, `{"result":{}}`, score("null"), score(`"90"`), `{"complete":false}`,
+		Number: halfScore, NoCredentials: true, HandleOther: serveStart,
+		Value: scoreResponse("3.9"),
+		Invalid: []string{
+			`{"complete":true}`, `{"complete":"yes"}`, `{"result":{}}`, scoreResponse("null"), scoreResponse(`"90"`), `{"complete":false}`,
 		},
 	})
 }
@@ -85,13 +85,13 @@ func TestJudgementIsStartedAndResumed(t *testing.T) {
 		body, _ := io.ReadAll(r.Body)
 		calls = append(calls, strings.TrimSpace(r.Method+" "+r.URL.String()+" "+string(body)))
 		if !serveStart(w, r) {
-			_, _ = w.Write([]byte(strings.Replace(score("91.9"), `"complete":true`, `"complete":`+complete, 1)))
+			_, _ = w.Write([]byte(strings.Replace(scoreResponse("91.9"), `"complete":true`, `"complete":`+complete, 1)))
 		}
 	}))
 	t.Cleanup(server.Close)
 	client := outbound.New(outbound.Policy{AllowLoopback: true})
 	t.Cleanup(client.Close)
-	provider, err := newProvider(client, comparison(server.URL))
+	provider, err := newProvider(client, newOptions(server.URL))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestJudgementIsStartedAndResumed(t *testing.T) {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
 	if _, err := async.Resume(t.Context(), "../canaryConfig"); metric.OutcomeOf(err) != release.Broken || len(calls) != 4 {
-		t.Errorf("execution ID that is a path: %v", err)
+		t.Errorf("an execution ID that is a path: %v", err)
 	}
 }
 
@@ -142,10 +142,10 @@ func TestInvalidConfigurationsAndExecutions(t *testing.T) {
 func FuzzAnswer(f *testing.F) {
 	read := func(answer []byte) (float64, error) {
 		if id, err := parseConfigurations(answer, "errors"); err == nil && !idPattern.MatchString(id) {
-			panic("a configuration of the name " + id)
+			panic("a configuration has the ID " + id)
 		}
 		if id, err := parseExecution(answer); err == nil && !idPattern.MatchString(id) {
-			panic("an execution of the name " + id)
+			panic("an execution has the ID " + id)
 		}
 		found, err := parseScore(answer)
 		if err != nil {
@@ -153,5 +153,5 @@ func FuzzAnswer(f *testing.F) {
 		}
 		return metric.Single(found)
 	}
-	metrictest.Fuzz(f, read, score("91.9"), score("1e300"), `{"complete":false}`, configurations, `{"canaryExecutionId":"a"}`)
+	metrictest.Fuzz(f, read, scoreResponse("91.9"), scoreResponse("1e300"), `{"complete":false}`, configurations, `{"canaryExecutionId":"a"}`)
 }

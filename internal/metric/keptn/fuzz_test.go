@@ -21,15 +21,15 @@ func FuzzQuery(f *testing.F) {
 		f.Add(query)
 	}
 	f.Fuzz(func(t *testing.T, query string) {
-		asked, err := parseQuery(query)
+		parsed, err := parseQuery(query)
 		if err != nil {
 			return
 		}
 		root := &url.URL{Scheme: "https", Host: "kubernetes", Path: "/apis"}
-		if path := root.JoinPath(asked.namespace, asked.name).Path; path != "/apis/"+asked.namespace+"/"+asked.name || strings.Count(path, "/") != 3 {
+		if path := root.JoinPath(parsed.namespace, parsed.name).Path; path != "/apis/"+parsed.namespace+"/"+parsed.name || strings.Count(path, "/") != 3 {
 			t.Errorf("%q requests %s", query, path)
 		}
-		if name := analysisName(asked, "shop", metrictest.Now); len(validation.IsDNS1123Subdomain(name)) > 0 {
+		if name := analysisName(parsed, "shop", metrictest.Now); len(validation.IsDNS1123Subdomain(name)) > 0 {
 			t.Errorf("%q creates an Analysis with the name %q", query, name)
 		}
 	})

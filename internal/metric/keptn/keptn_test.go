@@ -32,11 +32,11 @@ func TestContract(t *testing.T) {
 		Query:   "keptnmetric/shop/errors",
 		Value:   keptnMetric(`{"value":"1.5","lastUpdated":"2026-01-02T03:04:00Z"}`),
 		NoData:  []string{keptnMetric(`{}`), keptnMetric(`{"value":""}`), keptnMetric(`{"value":"NaN"}`), keptnMetric(`null`)},
-		Wrong:   []string{keptnMetric(`{"value":"one"}`), keptnMetric(`{"value":1.5}`), `{"kind":"Analysis","status":{"value":"1.5"}}`},
+		Invalid: []string{keptnMetric(`{"value":"one"}`), keptnMetric(`{"value":1.5}`), `{"kind":"Analysis","status":{"value":"1.5"}}`},
 	})
 }
 
-// fakeKeptn is an API server with Keptn: an Analysis is completed after it was requested more than after times.
+// fakeKeptn is an API server with Keptn. It reports an Analysis as completed after completesAfter requests.
 type fakeKeptn struct {
 	*httptest.Server
 	mu             sync.Mutex
@@ -205,11 +205,11 @@ func TestParseQuery(t *testing.T) {
 func TestNamesOfAnalysesAreBounded(t *testing.T) {
 	name := analysisName(parsedQuery{namespace: "shop", name: strings.Repeat("a", 253)}, "shop", metrictest.Now)
 	if len(name) != 253 {
-		t.Errorf("%d characters", len(name))
+		t.Errorf("the name has %d characters, want 253", len(name))
 	}
 }
 
-func TestOneNamespace(t *testing.T) {
+func TestQueriesOfOtherNamespacesAreRefused(t *testing.T) {
 	service := Service(metric.Cluster{Address: "http://127.0.0.1:9", OneNamespace: true, Own: outbound.New(outbound.Policy{})}, clock.RealClock{})
 	provider, err := metric.NewRegistry(service).NewProvider(nil, "shop", flaggerv1.MetricTemplateProvider{Type: Type}, nil)
 	if err != nil {

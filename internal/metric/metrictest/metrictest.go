@@ -29,7 +29,7 @@ import (
 type Subject struct {
 	// Service is the service under test, for MetricTemplates.
 	Service metric.Service
-	// Cluster, instead of Service, returns the service of a provider that queries the API server of a Cluster. Such a provider
+	// Cluster, instead of Service, returns the service of a provider that queries the API server of a cluster. Such a provider
 	// needs no address.
 	Cluster func(metric.Cluster) metric.Service
 	// Querier, instead of Service, returns the querier under test, for analyses.
@@ -38,16 +38,16 @@ type Subject struct {
 	Number func(metric.Result) (float64, error)
 	// Credentials are all possible credentials; their values must not occur in ordinary texts.
 	Credentials map[string][]byte
-	// At returns further credentials that contain the address of the server. It may be nil.
-	At func(address string) map[string][]byte
+	// CredentialsFor returns further credentials that contain the address of the server. It may be nil.
+	CredentialsFor func(address string) map[string][]byte
 	// Region is the region in the spec.
 	Region string
-	// Aside answers requests other than the query, such as those for a token, and reports whether it did. It may be nil.
-	Aside func(w http.ResponseWriter, r *http.Request) bool
-	// Open reports that responses of this API have no end marker, so that a truncated one may contain the value.
-	Open bool
-	// NoSecret reports that the provider needs no credentials, BareHost that an address may be the name of a host.
-	NoSecret, BareHost bool
+	// HandleOther answers requests other than the query, such as those for a token, and reports whether it did. It may be nil.
+	HandleOther func(w http.ResponseWriter, r *http.Request) bool
+	// NoEndMarker is true if responses of this API have no end marker, so that a truncated response may contain the value.
+	NoEndMarker bool
+	// NoCredentials is true if the provider needs no credentials; BareHost is true if an address may be a host name without a scheme.
+	NoCredentials, BareHost bool
 	// Headers are the headers in the spec.
 	Headers map[string][]string
 	// Query is a text that the provider accepts.
@@ -56,10 +56,10 @@ type Subject struct {
 	Value string
 	// NoData are bodies of responses without a value, including those with NaN.
 	NoData []string
-	// Wrong are bodies of responses without a valid value, in addition to those that no API returns.
-	Wrong []string
-	// Authorised reports whether a request has the credentials.
-	Authorised func(r *http.Request) bool
+	// Invalid are bodies of responses without a valid value, in addition to those that no API returns.
+	Invalid []string
+	// IsAuthorised reports whether a request has the credentials.
+	IsAuthorised func(r *http.Request) bool
 }
 
 // Now is the end of the interval of every query.
@@ -77,8 +77,8 @@ func Run(t *testing.T, s Subject) {
 	s.testNoData(t)
 	s.testStatus(t)
 	s.testBodies(t)
-	s.testCutAnswers(t)
-	s.testSilence(t)
+	s.testTruncatedResponses(t)
+	s.testUnresponsiveServer(t)
 	s.testRedirect(t)
 	s.testPolicy(t)
 	s.testConfiguration(t)
@@ -87,12 +87,12 @@ func Run(t *testing.T, s Subject) {
 func (s Subject) testValue(t *testing.T) {
 	t.Run("value", func(t *testing.T) {
 		var mu sync.Mutex
-		var seen []http.Header
+		var headers []http.Header
 		provider := s.newProviderFor(t, func(w http.ResponseWriter, r *http.Request) {
 			mu.Lock()
 			defer mu.Unlock()
-			seen = append(seen, r.Header.Clone())
-			if s.Authorised != nil && !s.Authorised(r) {
+			headers = append(headers, r.Header.Clone())
+			if s.IsAuthorised != nil && !s.IsAuthorised(r) {
 				w.WriteHeader(http.StatusUnauthorized)
 				return
 			}
@@ -106,8 +106,8 @@ func (s Subject) testValue(t *testing.T) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		for key, values := range seen[0] {
-			if again := seen[2][key]; len(again) != len(values) {
+		for key, values := range headers[0] {
+			if again := headers[2][key]; len(again) != len(values) {
 				t.Errorf("header %s grows with each query: %d values, then %d", key, len(values), len(again))
 			}
 		}
@@ -140,10 +140,10 @@ func (s Subject) testStatus(t *testing.T) {
 			_, err := s.measure(t, provider)
 			s.checkError(t, err, want)
 			if n := calls.Load(); n != 1 {
-				t.Errorf("one measurement made %d calls", n)
+				t.Errorf("one measurement sent %d requests, want 1", n)
 			}
 			if online := provider.Online(t.Context()); online == nil {
-				t.Error("Online returns no error")
+				t.Errorf("status %d: Online returns no error", code)
 			} else {
 				s.checkError(t, online, want)
 			}
@@ -153,8 +153,8 @@ func (s Subject) testStatus(t *testing.T) {
 
 func (s Subject) testBodies(t *testing.T) {
 	deep := strings.Repeat(`{"data":`, 100_000)
-	for _, body := range append([]string{"<html>" + secretPage + "</html>", "", "{", `{"` + secretPage + `":1}`, `[[["` + secretPage + `"]]]`, "null", deep}, s.Wrong...) {
-		t.Run("strange answer", func(t *testing.T) {
+	for _, body := range append([]string{"<html>" + secretPage + "</html>", "", "{", `{"` + secretPage + `":1}`, `[[["` + secretPage + `"]]]`, "null", deep}, s.Invalid...) {
+		t.Run("unexpected response", func(t *testing.T) {
 			_, err := s.measure(t, s.newProviderFor(t, respond(http.StatusOK, body)))
 			if err == nil {
 				t.Errorf("%.60q is accepted as a value", body)
@@ -165,7 +165,7 @@ func (s Subject) testBodies(t *testing.T) {
 			s.checkText(t, err)
 		})
 	}
-	t.Run("endless answer", func(t *testing.T) {
+	t.Run("endless response", func(t *testing.T) {
 		_, err := s.measure(t, s.newProviderFor(t, func(w http.ResponseWriter, r *http.Request) {
 			for r.Context().Err() == nil {
 				if _, err := w.Write(bytes.Repeat([]byte(" "), 64<<10)); err != nil {
@@ -185,9 +185,9 @@ func (s Subject) testBodies(t *testing.T) {
 	})
 }
 
-// testCutAnswers checks that a truncated response is not a value, in particular not the first digits of one.
-func (s Subject) testCutAnswers(t *testing.T) {
-	t.Run("connection that ends in the answer", func(t *testing.T) {
+// testTruncatedResponses checks that a truncated response is not a value, in particular not the first digits of one.
+func (s Subject) testTruncatedResponses(t *testing.T) {
+	t.Run("connection closed during the response", func(t *testing.T) {
 		for _, length := range []int{0, len(s.Value) / 2, len(s.Value) - 1} {
 			_, err := s.measure(t, s.newProviderFor(t, func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Length", strconv.Itoa(len(s.Value)))
@@ -196,13 +196,13 @@ func (s Subject) testCutAnswers(t *testing.T) {
 			s.checkError(t, err, release.Unreachable)
 		}
 	})
-	t.Run("half an answer", func(t *testing.T) {
+	t.Run("truncated response", func(t *testing.T) {
 		var length atomic.Int32
 		provider := s.newProviderFor(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(s.Value[:length.Load()])) })
 		for n := range strings.TrimSpace(s.Value) {
 			length.Store(int32(n))
 			value, err := s.measure(t, provider)
-			if err == nil && (!s.Open || value != 1.5) {
+			if err == nil && (!s.NoEndMarker || value != 1.5) {
 				t.Errorf("%d bytes of the response are accepted as the value %v", n, value)
 			}
 		}
@@ -222,8 +222,8 @@ func gzipped(t *testing.T, body []byte) []byte {
 	return out.Bytes()
 }
 
-func (s Subject) testSilence(t *testing.T) {
-	t.Run("no answer", func(t *testing.T) {
+func (s Subject) testUnresponsiveServer(t *testing.T) {
+	t.Run("no response", func(t *testing.T) {
 		provider := s.newProviderFor(t, func(_ http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body) // a server notices a closed connection only after the body
 			<-r.Context().Done()
@@ -233,7 +233,7 @@ func (s Subject) testSilence(t *testing.T) {
 		_, err := provider.Measure(ctx, s.query())
 		s.checkError(t, err, release.Unreachable)
 	})
-	t.Run("an answer that never ends", func(t *testing.T) {
+	t.Run("response that never ends", func(t *testing.T) {
 		provider := s.newProviderFor(t, func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			w.Header().Set("Content-Length", strconv.Itoa(len(s.Value)))
@@ -285,7 +285,7 @@ func (s Subject) testConfiguration(t *testing.T) {
 	if s.Cluster != nil {
 		return // the template contains neither address nor credentials
 	}
-	t.Run("bad address", func(t *testing.T) {
+	t.Run("invalid address", func(t *testing.T) {
 		for _, address := range []string{"metrics", "file:///etc/passwd", "http://", "http://u:" + secretPage} {
 			_, err := s.newProvider(address, s.Credentials, outbound.New(outbound.Policy{}))
 			if err == nil && (!s.BareHost || address != "metrics") {
@@ -294,7 +294,7 @@ func (s Subject) testConfiguration(t *testing.T) {
 			s.checkText(t, err)
 		}
 	})
-	if s.NoSecret {
+	if s.NoCredentials {
 		return
 	}
 	t.Run("missing credentials", func(t *testing.T) {
@@ -365,8 +365,8 @@ func (s Subject) newProviderAt(t *testing.T, address string, policy outbound.Pol
 	client := outbound.New(policy)
 	t.Cleanup(client.Close)
 	credentials := maps.Clone(s.Credentials)
-	if s.At != nil {
-		maps.Copy(credentials, s.At(address))
+	if s.CredentialsFor != nil {
+		maps.Copy(credentials, s.CredentialsFor(address))
 	}
 	provider, err := s.newProvider(address, credentials, client)
 	if err != nil {
@@ -378,7 +378,7 @@ func (s Subject) newProviderAt(t *testing.T, address string, policy outbound.Pol
 func (s Subject) newProviderFor(t *testing.T, handler http.HandlerFunc) metric.Provider {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.Aside == nil || !s.Aside(w, r) {
+		if s.HandleOther == nil || !s.HandleOther(w, r) {
 			handler(w, r)
 		}
 	}))

@@ -18,11 +18,11 @@ func TestContractOfNerdGraph(t *testing.T) {
 		},
 		Number: onlyColumn, Credentials: map[string][]byte{"key": []byte("hidden-key")}, Query: "SELECT 1",
 		Value: rows(`[{"errors":1.5}]`), NoData: []string{rows("[]"), rows("null"), rows(`[{"errors":null}]`)},
-		Wrong: []string{
+		Invalid: []string{
 			rows(`[{"a":1},{"a":2}]`), rows(`[{"a":1,"b":2}]`), rows(`[{"a":"x"}]`), rows("7"), `{"data":{"actor":{"account":{"nrql":null}}}}`,
 			`{"errors":[{"message":"x"}]}`,
 		},
-		Authorised: func(r *http.Request) bool { return r.Header.Get("Api-Key") == "hidden-key" },
+		IsAuthorised: func(r *http.Request) bool { return r.Header.Get("Api-Key") == "hidden-key" },
 	})
 }
 

@@ -20,17 +20,17 @@ func TestContract(t *testing.T) {
 		Query:       "SELECT count(*) FROM Errors",
 		Value:       `{"results":[{"result":1.5}]}`,
 		NoData:      []string{`{}`, `{"results":[]}`, `{"results":[{"result":null}]}`, `{"results":[{"count":1}]}`, `{"results":[{"result":1},{"result":2}]}`},
-		Wrong:       []string{`{"results":[{"result":"1"}]}`, `{"results":[{"result":{}}]}`},
-		Authorised: func(r *http.Request) bool {
+		Invalid:     []string{`{"results":[{"result":"1"}]}`, `{"results":[{"result":{}}]}`},
+		IsAuthorised: func(r *http.Request) bool {
 			return r.Header.Get("X-Query-Key") == "k3y-value" && r.URL.Path == "/v1/accounts/acc0unt/query"
 		},
 	})
 }
 
 func TestRequestMatchesTheRecordedOne(t *testing.T) {
-	var seen string
+	var lastRequest string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		seen = r.Method + " " + r.URL.Path + "?" + r.URL.Query().Encode()
+		lastRequest = r.Method + " " + r.URL.Path + "?" + r.URL.Query().Encode()
 		_, _ = w.Write([]byte(`{}`))
 	}))
 	t.Cleanup(server.Close)
@@ -44,10 +44,10 @@ func TestRequestMatchesTheRecordedOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = provider.Measure(t.Context(), metric.Query{Text: "SELECT count(*) FROM Errors WHERE ns = 'shop'\n", Interval: time.Minute})
-	if want := "GET /v1/accounts/42/query?nrql=SELECT+count%28%2A%29+FROM+Errors+WHERE+ns+%3D+%27shop%27+SINCE+60+seconds+ago"; seen != want {
-		t.Errorf("asked %s, want %s", seen, want)
+	if want := "GET /v1/accounts/42/query?nrql=SELECT+count%28%2A%29+FROM+Errors+WHERE+ns+%3D+%27shop%27+SINCE+60+seconds+ago"; lastRequest != want {
+		t.Errorf("requested %s, want %s", lastRequest, want)
 	}
-	if err := provider.Online(t.Context()); err != nil || seen != "GET /v1/accounts/42/query?nrql=SELECT+%2A+FROM+Metric+SINCE+60+seconds+ago" {
-		t.Errorf("online: %v after %s", err, seen)
+	if err := provider.Online(t.Context()); err != nil || lastRequest != "GET /v1/accounts/42/query?nrql=SELECT+%2A+FROM+Metric+SINCE+60+seconds+ago" {
+		t.Errorf("online: %v after %s", err, lastRequest)
 	}
 }

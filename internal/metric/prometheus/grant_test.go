@@ -39,20 +39,20 @@ func serveTokens(w http.ResponseWriter, r *http.Request) bool {
 func TestContractWithAClientOfAnAuthorisationServer(t *testing.T) {
 	metrictest.Run(t, metrictest.Subject{
 		Service: prometheus.Service(nil), Credentials: clientCredentials(), Query: "sum(errors_total)",
-		At: func(address string) map[string][]byte {
+		CredentialsFor: func(address string) map[string][]byte {
 			return map[string][]byte{"oauth2_token_url": []byte(address + "/token")}
 		},
-		Aside:  serveTokens,
-		Value:  vector(`{"metric":{},"value":[1,"1.5"]}`),
-		NoData: []string{vector("")},
-		Wrong:  wrong,
-		Authorised: func(r *http.Request) bool {
+		HandleOther: serveTokens,
+		Value:       vector(`{"metric":{},"value":[1,"1.5"]}`),
+		NoData:      []string{vector("")},
+		Invalid:     invalidResponses,
+		IsAuthorised: func(r *http.Request) bool {
 			return cmp.Equal(r.Header["Authorization"], []string{"Bearer f3tched-token"})
 		},
 	})
 }
 
-func providerOf(t *testing.T, address, tokenURL string, policy outbound.Policy) metric.Provider {
+func newProviderAt(t *testing.T, address, tokenURL string, policy outbound.Policy) metric.Provider {
 	t.Helper()
 	client, secret := outbound.New(policy), clientCredentials()
 	t.Cleanup(client.Close)
@@ -75,14 +75,14 @@ func TestTokenIsFetchedOnce(t *testing.T) {
 		_, _ = w.Write([]byte(vector(`{"metric":{},"value":[1,"1"]}`)))
 	}))
 	t.Cleanup(server.Close)
-	provider := providerOf(t, server.URL, server.URL+"/token", outbound.Policy{AllowLoopback: true})
+	provider := newProviderAt(t, server.URL, server.URL+"/token", outbound.Policy{AllowLoopback: true})
 	for range 3 {
 		if _, err := provider.Measure(t.Context(), metric.Query{Text: "up"}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if fetched != 1 {
-		t.Errorf("fetched %d times", fetched)
+		t.Errorf("the token was fetched %d times, want once", fetched)
 	}
 }
 
@@ -108,7 +108,7 @@ func TestErrorsOfAuthorisationServers(t *testing.T) {
 			_, _ = w.Write([]byte(c.body))
 		}))
 		t.Cleanup(server.Close)
-		_, err := providerOf(t, "http://metrics.invalid", server.URL, outbound.Policy{AllowLoopback: true}).Measure(t.Context(), metric.Query{Text: "up"})
+		_, err := newProviderAt(t, "http://metrics.invalid", server.URL, outbound.Policy{AllowLoopback: true}).Measure(t.Context(), metric.Query{Text: "up"})
 		if err == nil || err.Error() != c.text || metric.OutcomeOf(err) != c.outcome {
 			t.Errorf("%d %.40s: %v is %s", c.code, c.body, err, metric.OutcomeOf(err))
 		}
@@ -125,13 +125,13 @@ func TestClientCredentialsAreSentToTheAuthorisationServerOnly(t *testing.T) {
 		http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
 	}))
 	t.Cleanup(server.Close)
-	_, err := providerOf(t, other.URL, server.URL, outbound.Policy{AllowLoopback: true}).Measure(t.Context(), metric.Query{Text: "up"})
+	_, err := newProviderAt(t, other.URL, server.URL, outbound.Policy{AllowLoopback: true}).Measure(t.Context(), metric.Query{Text: "up"})
 	if metric.OutcomeOf(err) != release.Broken || called {
 		t.Errorf("%v, called %t", err, called)
 	}
-	_, err = providerOf(t, other.URL, "http://169.254.169.254/token", outbound.Policy{AllowLoopback: true}).Measure(t.Context(), metric.Query{Text: "up"})
+	_, err = newProviderAt(t, other.URL, "http://169.254.169.254/token", outbound.Policy{AllowLoopback: true}).Measure(t.Context(), metric.Query{Text: "up"})
 	if metric.OutcomeOf(err) != release.Broken || !strings.Contains(err.Error(), "may not be called") {
-		t.Errorf("a token from the cloud's metadata: %v", err)
+		t.Errorf("a token URL at the metadata service of the cloud: %v", err)
 	}
 }
 
@@ -150,9 +150,9 @@ func TestIncompleteClientCredentialsAreRefused(t *testing.T) {
 }
 
 func TestRawResults(t *testing.T) {
-	var seen, body string
+	var lastRequest, body string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		seen = r.URL.Path + "?" + r.URL.Query().Encode()
+		lastRequest = r.URL.Path + "?" + r.URL.Query().Encode()
 		_, _ = w.Write([]byte(body))
 	}))
 	t.Cleanup(server.Close)
@@ -163,43 +163,43 @@ func TestRawResults(t *testing.T) {
 		t.Fatal(err)
 	}
 	querier := provider.(metric.RawQuerier)
-	span := &metric.Range{Start: time.UnixMilli(1_000_500), End: time.Unix(1_060, 0), Step: 30 * time.Second}
+	queryRange := &metric.Range{Start: time.UnixMilli(1_000_500), End: time.Unix(1_060, 0), Step: 30 * time.Second}
 	matrix := `{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"a":"1"},"values":[[1,"1"],[2,"2"]]},{"metric":{"a":"2"},"values":[[1,"+Inf"]]}]}}`
 	for _, c := range []struct {
-		body  string
-		span  *metric.Range
-		value any
-		seen  string
+		body        string
+		queryRange  *metric.Range
+		value       any
+		lastRequest string
 	}{
 		{`{"status":"success","data":{"resultType":"scalar","result":[1,"1.5"]}}`, nil, 1.5, "/api/v1/query?query=up&tenant=a"},
 		{vector(`{"metric":{},"value":[1,"7"]},{"metric":{},"value":[1,"1.5"]}`), nil, []float64{7, 1.5}, "/api/v1/query?query=up&tenant=a"},
-		{matrix, span, []float64{1, 2, infinity()}, "/api/v1/query_range?end=1060.000&query=up&start=1000.500&step=30&tenant=a"},
+		{matrix, queryRange, []float64{1, 2, infinity()}, "/api/v1/query_range?end=1060.000&query=up&start=1000.500&step=30&tenant=a"},
 		{vector(""), nil, nil, "/api/v1/query?query=up&tenant=a"},
-		{`{"status":"success","data":{"resultType":"matrix","result":[]}}`, span, nil, "/api/v1/query_range?end=1060.000&query=up&start=1000.500&step=30&tenant=a"},
+		{`{"status":"success","data":{"resultType":"matrix","result":[]}}`, queryRange, nil, "/api/v1/query_range?end=1060.000&query=up&start=1000.500&step=30&tenant=a"},
 	} {
 		body = c.body
-		found, err := querier.QueryRaw(t.Context(), metric.Query{Text: " up\n", Range: c.span})
-		if diff := cmp.Diff(c.value, found.Value); diff != "" || seen != c.seen || (c.value == nil) != (metric.OutcomeOf(err) == release.NoData) {
-			t.Errorf("%s asked %s, %v (-want +got):\n%s", c.body, seen, err, diff)
+		found, err := querier.QueryRaw(t.Context(), metric.Query{Text: " up\n", Range: c.queryRange})
+		if diff := cmp.Diff(c.value, found.Value); diff != "" || lastRequest != c.lastRequest || (c.value == nil) != (metric.OutcomeOf(err) == release.NoData) {
+			t.Errorf("%s requested %s, %v (-want +got):\n%s", c.body, lastRequest, err, diff)
 		}
 	}
-	for _, bad := range append(wrong, `{`, `{"status":"success"}`) {
+	for _, bad := range append(invalidResponses, `{`, `{"status":"success"}`) {
 		if strings.Contains(bad, "values") {
-			continue // a list, when all values are asked for
+			continue // valid if the query returns all values
 		}
 		body = bad
 		if found, err := querier.QueryRaw(t.Context(), metric.Query{Text: "up"}); metric.OutcomeOf(err) != release.Broken {
-			t.Errorf("%s is %v, %v", bad, found.Value, err)
+			t.Errorf("%s is accepted as %v, %v", bad, found.Value, err)
 		}
 	}
-	seen = ""
+	lastRequest = ""
 	for name, bad := range map[string]metric.Range{
-		"no step":         {Start: span.Start, End: span.End},
-		"backwards":       {Start: span.End, End: span.Start, Step: time.Second},
+		"no step":         {Start: queryRange.Start, End: queryRange.End},
+		"backwards":       {Start: queryRange.End, End: queryRange.Start, Step: time.Second},
 		"too many points": {Start: time.Unix(0, 0), End: time.Unix(11_000, 0), Step: time.Second},
 	} {
-		if _, err := querier.QueryRaw(t.Context(), metric.Query{Text: "up", Range: &bad}); err == nil || seen != "" {
-			t.Errorf("%s: %v, asked %q", name, err, seen)
+		if _, err := querier.QueryRaw(t.Context(), metric.Query{Text: "up", Range: &bad}); err == nil || lastRequest != "" {
+			t.Errorf("%s: %v, requested %q", name, err, lastRequest)
 		}
 	}
 }

@@ -17,7 +17,7 @@ func vector(elements string) string {
 	return `{"status":"success","data":{"resultType":"vector","result":[` + elements + `]}}`
 }
 
-var wrong = []string{
+var invalidResponses = []string{
 	`{"status":"error","errorType":"bad_data","error":"parse error"}`,
 	`{"status":"success","data":{"resultType":"matrix","result":[{"metric":{},"values":[[1,"1"]]}]}}`,
 	`{"status":"success","data":{"resultType":"string","result":[1,"x"]}}`,
@@ -53,23 +53,23 @@ func TestContract(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			metrictest.Run(t, metrictest.Subject{
-				Service:     prometheus.Service(nil),
-				Credentials: c.credentials,
-				Headers:     map[string][]string{"X-Scope-OrgID": {"shop"}, "Authorization": {"Bearer other"}},
-				Query:       "sum(errors_total)",
-				Value:       vector(`{"metric":{},"value":[1,"7"]},{"metric":{},"value":[1767323045.1,"1.5"]}`),
-				NoData:      []string{vector(""), vector(`{"metric":{},"value":[1,"NaN"]}`), `{"status":"success","data":{"resultType":"scalar","result":[1,"NaN"]}}`},
-				Wrong:       wrong,
-				Authorised:  c.authorised,
+				Service:      prometheus.Service(nil),
+				Credentials:  c.credentials,
+				Headers:      map[string][]string{"X-Scope-OrgID": {"shop"}, "Authorization": {"Bearer other"}},
+				Query:        "sum(errors_total)",
+				Value:        vector(`{"metric":{},"value":[1,"7"]},{"metric":{},"value":[1767323045.1,"1.5"]}`),
+				NoData:       []string{vector(""), vector(`{"metric":{},"value":[1,"NaN"]}`), `{"status":"success","data":{"resultType":"scalar","result":[1,"NaN"]}}`},
+				Invalid:      invalidResponses,
+				IsAuthorised: c.authorised,
 			})
 		})
 	}
 }
 
 func TestRequestMatchesTheAPI(t *testing.T) {
-	var seen *http.Request
+	var lastRequest *http.Request
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		seen = r
+		lastRequest = r
 		_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":"scalar","result":[1,"1"]}}`))
 	}))
 	t.Cleanup(server.Close)
@@ -83,16 +83,16 @@ func TestRequestMatchesTheAPI(t *testing.T) {
 	if _, err := provider.Measure(t.Context(), metric.Query{Text: "\n up{a=\"b\"} # alive\n + 0\n"}); err != nil {
 		t.Fatal(err)
 	}
-	if seen.Method != "GET" || seen.URL.Path != "/prom/api/v1/query" || seen.URL.Query().Get("tenant") != "a" ||
-		seen.URL.Query().Get("query") != "up{a=\"b\"} # alive\n + 0" || seen.Header.Get("Authorization") != "" {
-		t.Errorf("asked %s %s", seen.Method, seen.URL)
+	if lastRequest.Method != "GET" || lastRequest.URL.Path != "/prom/api/v1/query" || lastRequest.URL.Query().Get("tenant") != "a" ||
+		lastRequest.URL.Query().Get("query") != "up{a=\"b\"} # alive\n + 0" || lastRequest.Header.Get("Authorization") != "" {
+		t.Errorf("requested %s %s", lastRequest.Method, lastRequest.URL)
 	}
-	if err := provider.Online(t.Context()); err != nil || seen.URL.Query().Get("query") != "vector(1)" {
-		t.Errorf("online: %v after asking %s", err, seen.URL)
+	if err := provider.Online(t.Context()); err != nil || lastRequest.URL.Query().Get("query") != "vector(1)" {
+		t.Errorf("online: %v after %s", err, lastRequest.URL)
 	}
 }
 
-func TestOnlineNeedsTheRightConstant(t *testing.T) {
+func TestOnlineRequiresTheValueOne(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte(vector(`{"metric":{},"value":[1,"2"]}`)))
 	}))
@@ -104,7 +104,7 @@ func TestOnlineNeedsTheRightConstant(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := provider.Online(t.Context()); err == nil {
-		t.Error("2 is not 1")
+		t.Error("the value 2 is accepted as the answer to vector(1)")
 	}
 }
 
@@ -150,7 +150,7 @@ func TestInsecureSkipVerify(t *testing.T) {
 	}
 }
 
-func TestBasicAuthNeedsUsernameAndPassword(t *testing.T) {
+func TestBasicAuthRequiresUsernameAndPassword(t *testing.T) {
 	spec := flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: "http://prom", SecretRef: &flaggerv1.SecretReference{Name: "s"}}
 	_, err := metric.NewRegistry(prometheus.Service(nil)).NewProvider(outbound.New(outbound.Policy{}), "shop", spec, map[string][]byte{"username": []byte("u")})
 	if err == nil || !strings.Contains(err.Error(), "credentials does not contain") {

@@ -21,10 +21,10 @@ func TestContract(t *testing.T) {
 		Querier: func(client *outbound.Client, c metric.Config) (metric.RawQuerier, error) {
 			return newQuerier(client, c.Address)
 		},
-		Number: onlyNumber, NoSecret: true, Query: query,
+		Number: onlyNumber, NoCredentials: true, Query: query,
 		Value:  `{"data":{"service_apdex":{"label":null,"values":{"values":[{"value":1.5}]}}}}`,
 		NoData: []string{`{"data":null}`, `{"data":{}}`, `{"data":{"service_apdex":{"values":{"values":[]}}}}`, `{"data":{"service_apdex":{"values":{"values":[{"value":null}]}}}}`, "{}"},
-		Wrong: []string{
+		Invalid: []string{
 			`{"data":null,"errors":[{"message":"x"}]}`, `{"data":{"a":1},"errors":[{"message":"x"}]}`, `{"data":{"values":[{"value":1},{"value":2}]}}`,
 			`{"errors":"x"}`,
 		},
@@ -40,10 +40,10 @@ func TestResultIsTheWholeDocument(t *testing.T) {
 }
 
 func TestRequestMatchesTheAPI(t *testing.T) {
-	var seen string
+	var lastRequest string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		seen = r.Method + " " + r.URL.Path + " " + string(body)
+		lastRequest = r.Method + " " + r.URL.Path + " " + string(body)
 		_, _ = w.Write([]byte(`{"data":{"a":1}}`))
 	}))
 	t.Cleanup(server.Close)
@@ -57,8 +57,8 @@ func TestRequestMatchesTheAPI(t *testing.T) {
 	if _, err := querier.QueryRaw(t.Context(), metric.Query{Text: "q", Interval: 5 * time.Minute, Now: now}); err != nil {
 		t.Fatal(err)
 	}
-	if want := `POST /sw/graphql {"query":"q","variables":{"duration":{"start":"2026-01-01 2259","end":"2026-01-01 2304","step":"MINUTE"}}}`; seen != want {
-		t.Errorf("asked %s, want %s", seen, want)
+	if want := `POST /sw/graphql {"query":"q","variables":{"duration":{"start":"2026-01-01 2259","end":"2026-01-01 2304","step":"MINUTE"}}}`; lastRequest != want {
+		t.Errorf("requested %s, want %s", lastRequest, want)
 	}
 }
 

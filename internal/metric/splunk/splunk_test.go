@@ -35,10 +35,10 @@ func TestContract(t *testing.T) {
 		Service:     Service(),
 		Credentials: map[string][]byte{"sf_token_key": []byte("t0ken-value")},
 		Query:       "data('errors').mean().publish()",
-		Open:        true, // of an event that ends the stream
+		NoEndMarker: true, // after the event that ends the stream
 		Value:       begin + data(point("AAAAAC", "9")) + data(point("AAAAAC", "1.5")) + data("") + data(point("AAAAAC", "null")) + end,
 		NoData:      []string{begin + end, begin + data("") + end, begin + data(point("AAAAAC", "null")) + end, strings.ReplaceAll(begin+end, "\n", "\r\n")},
-		Wrong: []string{
+		Invalid: []string{
 			begin + data(point("AAAAAC", "1.5")),
 			begin + data(point("AAAAAC", "1.5")) + "event: control-message\ndata: {\"event\":\"CHANNEL_ABORT\",\"abortInfo\":{}}\n\n" + end,
 			begin + "event: error\ndata: {\"error\":400,\"message\":\"x\"}\n\n" + end,
@@ -48,15 +48,15 @@ func TestContract(t *testing.T) {
 			"event: data\ndata: [1]\n\n" + end,
 			"event: control-message\ndata: [1]\n\n" + end,
 		},
-		Authorised: func(r *http.Request) bool { return r.Header.Get("X-SF-Token") == "t0ken-value" },
+		IsAuthorised: func(r *http.Request) bool { return r.Header.Get("X-SF-Token") == "t0ken-value" },
 	})
 }
 
 func TestRequests(t *testing.T) {
-	var seen string
+	var lastRequest string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		seen = r.Method + " " + r.URL.String() + " " + string(body)
+		lastRequest = r.Method + " " + r.URL.String() + " " + string(body)
 		_, _ = w.Write([]byte(end))
 	}))
 	t.Cleanup(server.Close)
@@ -68,11 +68,11 @@ func TestRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = provider.Measure(t.Context(), metric.Query{Text: "data('errors').publish()\n", Interval: time.Minute, Now: time.Unix(10_000, 0)})
-	if want := "POST /v2/signalflow/execute?immediate=true&start=9400000&stop=10000000 data('errors').publish()"; seen != want {
-		t.Errorf("asked %s, want %s", seen, want)
+	if want := "POST /v2/signalflow/execute?immediate=true&start=9400000&stop=10000000 data('errors').publish()"; lastRequest != want {
+		t.Errorf("requested %s, want %s", lastRequest, want)
 	}
-	if err := provider.Online(t.Context()); err != nil || seen != "GET /v2/metric?limit=1 " {
-		t.Errorf("online: %v after %s", err, seen)
+	if err := provider.Online(t.Context()); err != nil || lastRequest != "GET /v2/metric?limit=1 " {
+		t.Errorf("online: %v after %s", err, lastRequest)
 	}
 	if _, err := provider.Measure(t.Context(), metric.Query{Text: " \n"}); metric.OutcomeOf(err) != release.Broken {
 		t.Errorf("an empty program: %v", err)

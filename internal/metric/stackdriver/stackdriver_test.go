@@ -80,11 +80,11 @@ func TestContract(t *testing.T) {
 			"{}", `{"timeSeriesDescriptor":{}}`, `{"timeSeriesData":[]}`, `{"timeSeriesData":[{}]}`, series(""), series(point("")),
 			series(point(`{"doubleValue":"NaN"}`)),
 		},
-		Wrong: []string{
+		Invalid: []string{
 			`{"partialErrors":[{"code":13}]}`, series(point(`{"stringValue":"1.5"}`)), series(point(`{"doubleValue":"one"}`)), series(point(`{"doubleValue":{}}`)),
 			series(point(`{}`)), series(point(`{"distributionValue":{"mean":1.5}}`)),
 		},
-		Authorised: hasSignedToken,
+		IsAuthorised: hasSignedToken,
 	})
 }
 
@@ -113,17 +113,17 @@ func newProviderFor(t *testing.T, handler http.HandlerFunc) metric.Provider {
 }
 
 func TestRequestMatchesTheAPI(t *testing.T) {
-	var seen string
+	var lastRequest string
 	provider := newProviderFor(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		seen = r.Method + " " + r.URL.Path + " " + string(body)
+		lastRequest = r.Method + " " + r.URL.Path + " " + string(body)
 		_, _ = w.Write([]byte(series(point(`{"doubleValue":1}`))))
 	})
 	if _, err := provider.Measure(t.Context(), metric.Query{Text: "fetch a\n| within 1m\n"}); err != nil {
 		t.Fatal(err)
 	}
-	if want := `POST /v3/projects/shop-17/timeSeries:query {"pageSize":1,"query":"fetch a\n| within 1m"}`; seen != want {
-		t.Errorf("asked %s, want %s", seen, want)
+	if want := `POST /v3/projects/shop-17/timeSeries:query {"pageSize":1,"query":"fetch a\n| within 1m"}`; lastRequest != want {
+		t.Errorf("requested %s, want %s", lastRequest, want)
 	}
 }
 
@@ -159,14 +159,14 @@ func TestConfiguration(t *testing.T) {
 	for name, c := range map[string]struct {
 		address string
 		secret  map[string][]byte
-		good    bool
+		valid   bool
 	}{
 		"nothing":                     {"", nil, true},
 		"project":                     {"", map[string][]byte{"project": []byte("shop-17")}, true},
 		"project of a domain":         {"", map[string][]byte{"project": []byte("example.com:shop-17")}, true},
 		"project that is a path":      {"", map[string][]byte{"project": []byte("../shop")}, false},
 		"key without project":         {"", map[string][]byte{"serviceAccountKey": key}, false},
-		"key that is none":            {"", map[string][]byte{"project": []byte("p"), "serviceAccountKey": []byte("hunter2")}, false},
+		"key that is not JSON":        {"", map[string][]byte{"project": []byte("p"), "serviceAccountKey": []byte("hunter2")}, false},
 		"key that names a command":    {"", map[string][]byte{"project": []byte("p"), "serviceAccountKey": []byte(`{"type":"external_account","credential_source":{"executable":{"command":"/bin/sh"}}}`)}, false},
 		"address without credentials": {"https://evil.example", nil, false},
 		"address without a key":       {"https://evil.example", map[string][]byte{"project": []byte("shop-17")}, false},
@@ -176,7 +176,7 @@ func TestConfiguration(t *testing.T) {
 			spec.SecretRef = &flaggerv1.SecretReference{Name: "s"}
 		}
 		_, err := metric.NewRegistry(Service()).NewProvider(outbound.New(outbound.Policy{}), "shop", spec, c.secret)
-		if (err == nil) != c.good || err != nil && strings.Contains(err.Error(), "hunter2") {
+		if (err == nil) != c.valid || err != nil && strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -43,11 +43,11 @@ func TestContract(t *testing.T) {
 		BareHost: true, Credentials: map[string][]byte{"token": []byte("t0ken-value")}, Query: "ts(errors)",
 		Value:  answer(series([2]string{"30", "9"}, [2]string{"2", "1.5"}, [2]string{"-20", "7"})),
 		NoData: []string{answer(""), `{"query":"ts(errors)"}`, answer(series([2]string{"2", "null"}))},
-		Wrong: []string{
+		Invalid: []string{
 			answer(series()), answer(series([2]string{"1", "1"}) + "," + series([2]string{"1", "2"})), `{"errorType":"QuerySyntaxError","errorMessage":"x"}`,
 			`{"timeseries":[{"data":[[1]]}]}`, `{"timeseries":[{"data":[[null,1]]}]}`, `{"timeseries":[{"data":[["1",1]]}]}`, `{"timeseries":{}}`,
 		},
-		Authorised: func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer t0ken-value" },
+		IsAuthorised: func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer t0ken-value" },
 	})
 }
 
@@ -67,9 +67,9 @@ func TestResults(t *testing.T) {
 }
 
 func TestRequestsAndAddresses(t *testing.T) {
-	var seen string
+	var lastRequest string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		seen = r.Method + " " + r.URL.Path + "?" + r.URL.Query().Encode()
+		lastRequest = r.Method + " " + r.URL.Path + "?" + r.URL.Query().Encode()
 		_, _ = w.Write([]byte(answer("")))
 	}))
 	t.Cleanup(server.Close)
@@ -80,8 +80,8 @@ func TestRequestsAndAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = querier.QueryRaw(t.Context(), metric.Query{Text: "ts(errors)\n", Now: time.Unix(1_000, 0)})
-	if want := "GET /api/v2/chart/api?g=s&p=1&q=ts%28errors%29&s=1000000"; seen != want || metric.OutcomeOf(err) != release.NoData {
-		t.Errorf("asked %s, %v, want %s", seen, err, want)
+	if want := "GET /api/v2/chart/api?g=s&p=1&q=ts%28errors%29&s=1000000"; lastRequest != want || metric.OutcomeOf(err) != release.NoData {
+		t.Errorf("requested %s, %v, want %s", lastRequest, err, want)
 	}
 	if querier, err = newQuerier(client, "example.wavefront.com", "t"); err != nil || querier.endpoint.String() != "https://example.wavefront.com/api/v2/chart/api" {
 		t.Errorf("the name of a host: %v, %v", querier, err)

@@ -27,11 +27,11 @@ func TestContract(t *testing.T) {
 				URL: c.Address, JSONPath: "{$.data.value}", Header: http.Header{"X-Key": {c.Credentials["key"].Reveal()}},
 			})
 		},
-		NoSecret: true, Credentials: map[string][]byte{"key": []byte("k3y-value")},
-		Value:      `{"data":{"value":1.5}}`,
-		NoData:     []string{`{"data":{"value":null}}`},
-		Wrong:      []string{`{"data":{}}`, `{"data":{"value":"1.5"}}`, `{"data":{"value":[1]}}`, `{"data":{"value":{}}}`, `{"data":[]}`, "1.5"},
-		Authorised: func(r *http.Request) bool { return r.Header.Get("X-Key") == "k3y-value" },
+		NoCredentials: true, Credentials: map[string][]byte{"key": []byte("k3y-value")},
+		Value:        `{"data":{"value":1.5}}`,
+		NoData:       []string{`{"data":{"value":null}}`},
+		Invalid:      []string{`{"data":{}}`, `{"data":{"value":"1.5"}}`, `{"data":{"value":[1]}}`, `{"data":{"value":{}}}`, `{"data":[]}`, "1.5"},
+		IsAuthorised: func(r *http.Request) bool { return r.Header.Get("X-Key") == "k3y-value" },
 	})
 }
 
@@ -93,7 +93,7 @@ func TestExpensivePathsAreRefused(t *testing.T) {
 }
 
 func TestRequestsMatchTheOptions(t *testing.T) {
-	var seen string
+	var lastRequest string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/token" {
 			w.Header().Set("Content-Type", "application/json")
@@ -101,15 +101,15 @@ func TestRequestsMatchTheOptions(t *testing.T) {
 			return
 		}
 		body, _ := io.ReadAll(r.Body)
-		seen = strings.Join([]string{r.Method, r.URL.String(), r.Header.Get("Content-Type"), r.Header.Get("X-A"), r.Header.Get("Authorization"), string(body)}, "|")
+		lastRequest = strings.Join([]string{r.Method, r.URL.String(), r.Header.Get("Content-Type"), r.Header.Get("X-A"), r.Header.Get("Authorization"), string(body)}, "|")
 		_, _ = w.Write([]byte("1"))
 	}))
 	t.Cleanup(server.Close)
 	client := outbound.New(outbound.Policy{AllowLoopback: true})
 	t.Cleanup(client.Close)
 	for _, c := range []struct {
-		options options
-		seen    string
+		options     options
+		lastRequest string
 	}{
 		{options{}, "GET|/x?y=1||||"},
 		{options{Header: http.Header{"X-A": {"b"}}}, "GET|/x?y=1||b||"},
@@ -122,8 +122,8 @@ func TestRequestsMatchTheOptions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if result, err := querier.QueryRaw(t.Context(), metric.Query{}); err != nil || result.Value != 1.0 || seen != c.seen {
-			t.Errorf("%v, %v after %s, want %s", result.Value, err, seen, c.seen)
+		if result, err := querier.QueryRaw(t.Context(), metric.Query{}); err != nil || result.Value != 1.0 || lastRequest != c.lastRequest {
+			t.Errorf("%v, %v after %s, want %s", result.Value, err, lastRequest, c.lastRequest)
 		}
 	}
 }
@@ -165,7 +165,7 @@ func TestDecodersAreLimited(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		slots := make(chan struct{}, maxDecoders) // a channel of the bubble: waiting on it counts as idle
+		slots := make(chan struct{}, maxDecoders) // created in the synctest bubble, so that a blocked receiver counts as idle
 		original := decoders
 		decoders = slots
 		defer func() { decoders = original }()
@@ -206,7 +206,7 @@ func FuzzAnswer(f *testing.F) {
 		}
 		found, err := find(path, []byte(answer))
 		if err != nil && len(err.Error()) > 400 {
-			t.Errorf("an error of %d bytes", len(err.Error()))
+			t.Errorf("the error has %d bytes, want at most 400", len(err.Error()))
 		}
 		if value, err := metric.Single(found); err != nil && value != 0 {
 			t.Errorf("got the value %v and the error %v", value, err)
