@@ -1,8 +1,8 @@
 // Package cli contains the commands of users: get, watch, why, migrate, promote, abort, retry, pause, resume, crds, version.
 //
-// They act with the permissions of the user. Those that read change nothing; the others change a field or an annotation of a Canary
-// or a Rollout, and the controller does the rest. The package must not know how a release decides or how a screen is drawn: cluster
-// reads, explain describes, view draws.
+// They act with the permissions of the user. The commands that control a release only change a field or an annotation of a Canary
+// or a Rollout, and the controller does the rest; all others change nothing. The package must not know how a release decides or
+// how a screen is drawn: package cluster reads, package explain describes, package view draws.
 package cli
 
 import (
@@ -26,15 +26,16 @@ import (
 	"github.com/serin-dev/serin/internal/cli/view"
 )
 
-// Commands are all commands of this package, to be added to a root command. Their errors contain their exit codes; see ExitCode.
+// Commands returns all commands of this package, to be added to a root command. Their errors contain their exit codes; see
+// ExitCode.
 func Commands() []*cobra.Command {
-	return commands(connect)
+	return newCommands(connect)
 }
 
-func commands(connect connector) []*cobra.Command {
-	all := []*cobra.Command{getCommand(connect), whyCommand(connect), watchCommand(connect), migrateCommand(connect), crdsCommand(), versionCommand()}
-	for _, o := range orders {
-		all = append(all, orderCommand(connect, o))
+func newCommands(connect connector) []*cobra.Command {
+	all := []*cobra.Command{newGetCommand(connect), newWhyCommand(connect), newWatchCommand(connect), newMigrateCommand(connect), newCRDsCommand(), newVersionCommand()}
+	for _, o := range releaseCommands {
+		all = append(all, newReleaseCommand(connect, o))
 	}
 	return all
 }
@@ -49,7 +50,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stderr io.Writ
 	return ExitCode(err)
 }
 
-// connector creates a session for the selected cluster, and returns the namespace of the context.
+// connector creates a session for the selected cluster, and returns it with the namespace of the context.
 type connector func(selected *connection, controllerFlags string) (session *cluster.Session, namespace string, err error)
 
 func connect(selected *connection, controllerFlags string) (*cluster.Session, string, error) {
@@ -67,8 +68,8 @@ func connect(selected *connection, controllerFlags string) (*cluster.Session, st
 	return session, namespace, nil
 }
 
-// common are the flags of all commands for releases.
-type common struct {
+// commonFlags contains the flags of all commands for releases.
+type commonFlags struct {
 	connection      connection
 	connect         connector
 	allNamespaces   bool
@@ -76,44 +77,44 @@ type common struct {
 	controllerFlags string
 }
 
-func (c *common) register(cmd *cobra.Command, many bool) {
+func (c *commonFlags) register(cmd *cobra.Command, selectsMany bool) {
 	c.connection.register(cmd.Flags())
 	cmd.Flags().StringVar(&c.controllerFlags, "controller-flags", "",
 		"flags of the controller, such as '-mesh-provider=istio'; only required if its Deployment cannot be read")
-	if many {
+	if selectsMany {
 		cmd.Flags().BoolVarP(&c.allNamespaces, "all-namespaces", "A", false, "releases in all namespaces")
 		cmd.Flags().StringVarP(&c.selector, "selector", "l", "", "label selector for releases, such as team=shop")
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit(ExitUsage, err) })
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return withExitCode(ExitUsage, err) })
 }
 
-// open connects to the cluster, and returns the selected releases.
-func (c *common) open(kinds []explain.Kind, args []string) (*cluster.Session, cluster.Selection, error) {
+// openSession connects to the cluster, and returns the session with the selection of releases.
+func (c *commonFlags) openSession(kinds []explain.Kind, args []string) (*cluster.Session, cluster.Selection, error) {
 	sel := cluster.Selection{Kinds: kinds}
 	for _, arg := range args {
-		name, err := nameOf(arg)
+		name, err := parseName(arg)
 		if err != nil {
-			return nil, sel, exit(ExitUsage, err)
+			return nil, sel, withExitCode(ExitUsage, err)
 		}
 		switch {
 		case len(kinds) == 0:
 		case name.Kind == "":
 			name.Kind = kinds[0]
 		case name.Kind != kinds[0]:
-			return nil, sel, exit(ExitUsage, fmt.Errorf("%q is not a %s: omit the kind before the names", arg, kinds[0]))
+			return nil, sel, withExitCode(ExitUsage, fmt.Errorf("%q is not a %s: omit the kind before the names", arg, kinds[0]))
 		}
 		sel.Names = append(sel.Names, name)
 	}
 	if len(sel.Names) > 0 && c.allNamespaces {
-		return nil, sel, exit(ExitUsage, errors.New("names and --all-namespaces exclude each other: use --namespace"))
+		return nil, sel, withExitCode(ExitUsage, errors.New("names and --all-namespaces exclude each other: use --namespace"))
 	}
 	if len(sel.Names) > 0 && c.selector != "" {
-		return nil, sel, exit(ExitUsage, errors.New("names and --selector exclude each other"))
+		return nil, sel, withExitCode(ExitUsage, errors.New("names and --selector exclude each other"))
 	}
 	if c.selector != "" {
 		var err error
 		if sel.Labels, err = labels.Parse(c.selector); err != nil {
-			return nil, sel, exit(ExitUsage, fmt.Errorf("read --selector: %w", err))
+			return nil, sel, withExitCode(ExitUsage, fmt.Errorf("read --selector: %w", err))
 		}
 	}
 	session, namespace, err := c.connect(&c.connection, c.controllerFlags)
@@ -126,14 +127,16 @@ func (c *common) open(kinds []explain.Kind, args []string) (*cluster.Session, cl
 	return session, sel, nil
 }
 
-// kindWords are the words for the kinds in arguments. Without a name, only the plural is a kind: a Canary may be called canary.
+// kindWords contains the words for each kind in arguments. Without names after it, only a plural is a kind, because a Canary may
+// be named canary.
 var kindWords = map[explain.Kind]struct{ singular, plural []string }{
 	explain.KindCanary:  {[]string{"canary", "canary.flagger.app"}, []string{"canaries", "canaries.flagger.app"}},
 	explain.KindRollout: {[]string{"rollout", "ro", "rollout.argoproj.io"}, []string{"rollouts", "rollouts.argoproj.io"}},
 }
 
-// kindsOf splits a kind from the front of the arguments: rollouts, or rollout before names. None: all kinds.
-func kindsOf(args []string) ([]explain.Kind, []string) {
+// splitKind splits the kind from the arguments: rollouts, or rollout before names. It returns no kind if the arguments begin with
+// none.
+func splitKind(args []string) ([]explain.Kind, []string) {
 	if len(args) == 0 {
 		return nil, args
 	}
@@ -146,8 +149,8 @@ func kindsOf(args []string) ([]explain.Kind, []string) {
 	return nil, args
 }
 
-// nameOf reads NAME, canary/NAME or rollout/NAME.
-func nameOf(arg string) (cluster.Name, error) {
+// parseName parses NAME, canary/NAME or rollout/NAME.
+func parseName(arg string) (cluster.Name, error) {
 	word, name, ok := strings.Cut(arg, "/")
 	if !ok {
 		word, name = "", arg
@@ -169,18 +172,18 @@ func nameOf(arg string) (cluster.Name, error) {
 	return cluster.Name{Name: name}, nil
 }
 
-// checked wraps a check of arguments, so that its error has the exit code of a usage error.
-func checked(check cobra.PositionalArgs) cobra.PositionalArgs {
+// asUsageErrors wraps a check of arguments, so that its errors have the exit code of usage errors.
+func asUsageErrors(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
-			return exit(ExitUsage, fmt.Errorf("%w: see %s --help", err, cmd.CommandPath()))
+			return withExitCode(ExitUsage, fmt.Errorf("%w: see %s --help", err, cmd.CommandPath()))
 		}
 		return nil
 	}
 }
 
-// screenOf is the width of the terminal that a stream writes to; ok is false for a file or a pipe.
-func screenOf(stream any) (columns int, ok bool) {
+// terminalWidth returns the width of the terminal that a stream writes to; ok is false for a file or a pipe.
+func terminalWidth(stream any) (columns int, ok bool) {
 	file, isFile := stream.(*os.File)
 	if !isFile || !term.IsTerminal(int(file.Fd())) {
 		return 0, false
@@ -192,16 +195,16 @@ func screenOf(stream any) (columns int, ok bool) {
 	return columns, true
 }
 
-// paintFor enables colours for a terminal, unless the environment disables them.
+// paintFor enables colours if the stream is a terminal, unless the environment disables them.
 func paintFor(stream any) view.Paint {
-	_, terminal := screenOf(stream)
+	_, terminal := terminalWidth(stream)
 	return view.Paint{Colours: terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 }
 
-func crdsCommand() *cobra.Command {
+func newCRDsCommand() *cobra.Command {
 	var group string
 	cmd := &cobra.Command{
-		Use: "crds", Short: "Print the definitions of the resources", Args: checked(cobra.NoArgs),
+		Use: "crds", Short: "Print the definitions of the resources", Args: asUsageErrors(cobra.NoArgs),
 		Long:    "Prints the CustomResourceDefinitions of Canaries and Rollouts and their kinds, or of one API group, as YAML.",
 		Example: "  serin crds | kubectl apply --server-side -f -",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -212,7 +215,7 @@ func crdsCommand() *cobra.Command {
 			for _, group := range groups {
 				text, err := crd.YAML(group)
 				if err != nil {
-					return exit(ExitUsage, fmt.Errorf("read --group: %w", err))
+					return withExitCode(ExitUsage, fmt.Errorf("read --group: %w", err))
 				}
 				if _, err := cmd.OutOrStdout().Write(text); err != nil {
 					return err
@@ -225,9 +228,9 @@ func crdsCommand() *cobra.Command {
 	return cmd
 }
 
-func versionCommand() *cobra.Command {
+func newVersionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print version and build information", Args: checked(cobra.NoArgs),
+		Use: "version", Short: "Print version and build information", Args: asUsageErrors(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			version, revision, toolchain := "unknown", "unknown", "unknown"
 			if info, ok := debug.ReadBuildInfo(); ok {

@@ -25,16 +25,17 @@ import (
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
-// TestCommands runs commands as users type them. The command world creates a cluster with Canary cart or Rollout web in a
-// state; run executes a command line and shows its output and its exit code, then and after these changes: fault, change.
+// TestCommands runs commands as users type them. In the test data, cluster creates a cluster with Canary cart or Rollout web in a
+// state, and run executes a command line and shows its output and exit code. With the argument unreachable, all requests of run
+// fail; after names a change during the command.
 func TestCommands(t *testing.T) {
 	for _, file := range []string{"testdata/commands", "testdata/rollouts", "testdata/othercontrollers"} {
-		synctest.Test(t, func(t *testing.T) { // without subtests, which a synctest bubble does not allow
-			var w *clitest.World
+		synctest.Test(t, func(t *testing.T) { // without subtests, which a synctest bubble does not support
+			var w *clitest.FakeCluster
 			datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
 				switch d.Cmd {
-				case "world":
-					w = world(t, d)
+				case "cluster":
+					w = newCluster(t, d)
 					return ""
 				case "run":
 					return runCommand(t, w, strings.Fields(d.Input), d)
@@ -47,7 +48,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-func world(t *testing.T, d *datadriven.TestData) *clitest.World {
+func newCluster(t *testing.T, d *datadriven.TestData) *clitest.FakeCluster {
 	t.Helper()
 	var manifests []string
 	for _, arg := range d.CmdArgs {
@@ -56,17 +57,17 @@ func world(t *testing.T, d *datadriven.TestData) *clitest.World {
 			manifests = append(manifests, clitest.Cart)
 		case "web":
 			manifests = append(manifests, clitest.WebRollout)
-		case "namesake": // of the Canary
+		case "namesake": // a Rollout with the name of the Canary
 			manifests = append(manifests, strings.ReplaceAll(strings.Split(clitest.WebRollout, "\n---\n")[0], "name: web", "name: cart"))
 		}
 	}
 	manifest := strings.Join(manifests, "\n---\n")
-	for key, more := range map[string]string{"controller": clitest.Controller, "flagger": clitest.Flagger, "argo": clitest.ArgoRollouts} {
+	for key, more := range map[string]string{"controller": clitest.SerinDeployment, "flagger": clitest.FlaggerDeployment, "argo": clitest.ArgoRolloutsDeployment} {
 		if d.HasArg(key) {
 			manifest += more
 		}
 	}
-	w := clitest.NewWorld(t, manifest)
+	w := clitest.NewFakeCluster(t, manifest)
 	for _, arg := range d.CmdArgs {
 		switch arg.Key {
 		case "forbidden":
@@ -79,36 +80,36 @@ func world(t *testing.T, d *datadriven.TestData) *clitest.World {
 			setWeb(t, d, w, arg.Vals[0])
 		}
 	}
-	time.Sleep(10 * time.Second) // in the bubble
+	time.Sleep(10 * time.Second) // in the synctest bubble
 	return w
 }
 
-func setCart(t *testing.T, d *datadriven.TestData, w *clitest.World, state string) {
+func setCart(t *testing.T, d *datadriven.TestData, w *clitest.FakeCluster, state string) {
 	t.Helper()
 	c := w.Canary("cart")
 	w.Change(c, func() {
 		own := c.Status.Serin
 		own.Window.Start.Time = time.Now()
 		switch state {
-		case "moving":
+		case "progressing":
 		case "succeeded":
 			c.Status.Phase, c.Status.CanaryWeight, own.Window, own.Gates = flaggerv1.CanaryPhaseSucceeded, 0, nil, nil
 		case "failed":
 			c.Status.Phase, c.Status.CanaryWeight, own.Window, own.Gates = flaggerv1.CanaryPhaseFailed, 0, nil, nil
-		case "returning":
+		case "rolling-back":
 			c.Status.FailedChecks = 2
 		case "suspended":
 			c.Spec.Suspend = true
 		default:
-			d.Fatalf(t, "state %q is not known", state)
+			d.Fatalf(t, "unknown state %q", state)
 		}
 	})
 	if state == "succeeded" || state == "failed" {
-		w.Route(0)
+		w.SetCanaryWeight(0)
 	}
 }
 
-func setWeb(t *testing.T, d *datadriven.TestData, w *clitest.World, state string) {
+func setWeb(t *testing.T, d *datadriven.TestData, w *clitest.FakeCluster, state string) {
 	t.Helper()
 	r := w.Rollout("web")
 	w.Change(r, func() {
@@ -116,12 +117,12 @@ func setWeb(t *testing.T, d *datadriven.TestData, w *clitest.World, state string
 		resume := func() { s.PauseConditions, s.ControllerPause = nil, false }
 		switch state {
 		case "paused":
-		case "timed":
+		case "timed-pause":
 			s.CurrentStepIndex = new(int32(4))
 			s.PauseConditions[0].StartTime = metav1.NewTime(time.Now())
-			w.Scale("web-new", 2, 2)
-			w.Scale("web-old", 2, 2)
-		case "held": // by the user
+			w.ScaleReplicaSet("web-new", 2, 2)
+			w.ScaleReplicaSet("web-old", 2, 2)
+		case "paused-by-user":
 			r.Spec.Paused = true
 			resume()
 		case "analysing":
@@ -131,8 +132,8 @@ func setWeb(t *testing.T, d *datadriven.TestData, w *clitest.World, state string
 		case "starting":
 			s.CurrentStepIndex, s.Phase, s.Message = new(int32(0)), argov1.RolloutPhaseProgressing, "more replicas need to be updated"
 			resume()
-			w.Scale("web-new", 1, 0)
-		case "aborted", "returning":
+			w.ScaleReplicaSet("web-new", 1, 0)
+		case "aborted", "rolling-back":
 			resume()
 			s.CurrentStepIndex, s.Abort, s.AbortedAt = new(int32(0)), true, &metav1.Time{Time: time.Now().Add(-time.Minute)}
 			s.Phase = argov1.RolloutPhaseDegraded
@@ -141,36 +142,36 @@ func setWeb(t *testing.T, d *datadriven.TestData, w *clitest.World, state string
 				Type: argov1.RolloutProgressing, Status: "False", Reason: "RolloutAborted", Message: strings.TrimPrefix(s.Message, "RolloutAborted: "),
 				LastTransitionTime: *s.AbortedAt, LastUpdateTime: *s.AbortedAt,
 			}}
-			w.Judge("web-new-2-2", argov1.AnalysisPhaseFailed)
+			w.CompleteAnalysisRun("web-new-2-2", argov1.AnalysisPhaseFailed)
 			if state == "aborted" {
-				w.Scale("web-new", 0, 0)
-				w.Scale("web-old", 4, 4)
+				w.ScaleReplicaSet("web-new", 0, 0)
+				w.ScaleReplicaSet("web-old", 4, 4)
 			}
 		case "promoted":
 			resume()
 			s.StableRS, s.CurrentStepIndex, s.UpdatedReplicas, s.Phase, s.Message = "new", new(int32(5)), 4, argov1.RolloutPhaseHealthy, ""
-			w.Scale("web-new", 4, 4)
-			w.Scale("web-old", 0, 0)
+			w.ScaleReplicaSet("web-new", 4, 4)
+			w.ScaleReplicaSet("web-old", 0, 0)
 		case "invalid":
 			r.Spec.Strategy.Canary.Steps[2].Analysis.Templates[0].TemplateName = "nowhere"
 		default:
-			d.Fatalf(t, "state %q is not known", state)
+			d.Fatalf(t, "unknown state %q", state)
 		}
 	})
 }
 
-// runCommand executes a command line and returns output, errors and exit code. The argument after changes the world ten
-// seconds later.
-func runCommand(t *testing.T, w *clitest.World, args []string, d *datadriven.TestData) string {
+// runCommand executes a command line and returns its output, its errors and its exit code. The argument after changes the cluster
+// ten seconds later.
+func runCommand(t *testing.T, w *clitest.FakeCluster, args []string, d *datadriven.TestData) string {
 	t.Helper()
 	connect := func(*connection, string) (*cluster.Session, string, error) {
 		return w.Session, "shop", nil
 	}
-	if d.HasArg("away") {
-		w.Fail(errors.New("dial tcp 127.0.0.1:6443: connect: connection refused"))
+	if d.HasArg("unreachable") {
+		w.FailRequests(errors.New("dial tcp 127.0.0.1:6443: connect: connection refused"))
 	}
 	root := &cobra.Command{Use: "serin", SilenceErrors: true, SilenceUsage: true}
-	root.AddCommand(commands(connect)...)
+	root.AddCommand(newCommands(connect)...)
 	var out, notes bytes.Buffer
 	root.SetOut(&out)
 	root.SetErr(&notes)
@@ -185,7 +186,7 @@ func runCommand(t *testing.T, w *clitest.World, args []string, d *datadriven.Tes
 		time.Sleep(10 * time.Second)
 		switch after {
 		case "succeeded", "failed":
-			w.Route(0)
+			w.SetCanaryWeight(0)
 			c := w.Canary("cart")
 			w.Change(c, func() {
 				c.Status.Phase, c.Status.CanaryWeight, c.Status.Serin.Window = flaggerv1.CanaryPhaseSucceeded, 0, nil
@@ -193,7 +194,7 @@ func runCommand(t *testing.T, w *clitest.World, args []string, d *datadriven.Tes
 					c.Status.Phase = flaggerv1.CanaryPhaseFailed
 				}
 			})
-		case "gone":
+		case "deleted":
 			if err := w.Admin.Delete(t.Context(), w.Canary("cart")); err != nil {
 				t.Error(err)
 			}
@@ -226,14 +227,14 @@ func TestExitCodesOfTheCommandLine(t *testing.T) {
 }
 
 func TestExitCodesNeverChange(t *testing.T) {
-	for want, got := range []int{ExitDone, ExitFailed, ExitUsage, ExitPerson, ExitTimeout, ExitNotFound, ExitUnreachable, ExitCheck} {
+	for want, got := range []int{ExitDone, ExitFailed, ExitUsage, ExitUserAction, ExitTimeout, ExitNotFound, ExitUnreachable, ExitCheck} {
 		if got != want {
 			t.Errorf("exit code %d changed to %d", want, got)
 		}
 	}
 }
 
-func TestCrdsPrintsDefinitionsOfBothGroupsOrOne(t *testing.T) {
+func TestCRDsPrintsDefinitionsOfBothGroupsOrOne(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		want []string
@@ -248,7 +249,7 @@ func TestCrdsPrintsDefinitionsOfBothGroupsOrOne(t *testing.T) {
 			"experiments.argoproj.io", "rollouts.argoproj.io",
 		}},
 	} {
-		cmd := crdsCommand()
+		cmd := newCRDsCommand()
 		var out bytes.Buffer
 		cmd.SetOut(&out)
 		cmd.SetArgs(c.args)
@@ -268,47 +269,47 @@ func TestCrdsPrintsDefinitionsOfBothGroupsOrOne(t *testing.T) {
 
 func TestLiveViewHandlesKeysSizesAndStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := clitest.NewWorld(t, clitest.Cart)
+		w := clitest.NewFakeCluster(t, clitest.Cart)
 		observed, err := w.Session.Observe(t.Context(), cluster.Selection{Namespace: "shop"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		seen, _ := observed.Releases[0].(*explain.Canary)
-		other := *seen
+		first, _ := observed.Releases[0].(*explain.Canary)
+		other := *first
 		other.Object = other.Object.DeepCopy()
 		other.Object.Name, other.Snapshot.Plan.Name = "web", "web"
-		m := &model{watching: &watching{session: w.Session, goal: untilDone, timeout: time.Minute, began: time.Now()}}
+		m := &model{releaseWatch: &releaseWatch{session: w.Session, goal: untilDone, timeout: time.Minute, startedAt: time.Now()}}
 		quits := func(msg tea.Msg) bool {
 			_, next := m.Update(msg)
 			if next == nil {
 				return false
 			}
-			_, ticks := msg.(ticked)
-			return !ticks || m.ended
+			_, ticks := msg.(tickMsg)
+			return !ticks || m.hasEnded
 		}
 		if !strings.Contains(m.View(), "Reading") {
-			t.Errorf("before the first observation: %q", m.View())
+			t.Errorf("before the first observation the view is %q", m.View())
 		}
 		quits(tea.WindowSizeMsg{Width: 60, Height: 12})
 		quits(cluster.State{Releases: append(observed.Releases, &other), Controller: observed.Controller})
 		if lines := strings.Split(m.View(), "\n"); len(lines) != 12 || !strings.Contains(m.View(), "shop/web") {
-			t.Errorf("the list:\n%s", m.View())
+			t.Errorf("the list is not drawn with 12 lines and both releases:\n%s", m.View())
 		}
 		for _, key := range []tea.KeyMsg{{Type: tea.KeyDown}, {Type: tea.KeyDown}, {Type: tea.KeyEnter}} {
 			quits(key)
 		}
 		if !strings.Contains(m.View(), "web.shop") {
-			t.Errorf("details of the second release:\n%s", m.View())
+			t.Errorf("the details of the second release are not shown:\n%s", m.View())
 		}
 		if quits(tea.KeyMsg{Type: tea.KeyEsc}) || !strings.Contains(m.View(), "shop/cart") {
 			t.Errorf("esc does not return to the list:\n%s", m.View())
 		}
-		time.Sleep(30 * time.Second) // in the bubble
-		if quits(ticked{}); !strings.Contains(m.View(), "request-succ") {
+		time.Sleep(30 * time.Second) // in the synctest bubble
+		if quits(tickMsg{}); !strings.Contains(m.View(), "request-succ") {
 			t.Errorf("after half a minute the checks are not queried:\n%s", m.View())
 		}
 		time.Sleep(time.Minute)
-		if !quits(ticked{}) || ExitCode(m.err) != ExitTimeout {
+		if !quits(tickMsg{}) || ExitCode(m.err) != ExitTimeout {
 			t.Errorf("after the timeout the watch does not end with %d: %v", ExitTimeout, m.err)
 		}
 		if !quits(tea.KeyMsg{Type: tea.KeyCtrlC}) {
@@ -319,7 +320,7 @@ func TestLiveViewHandlesKeysSizesAndStates(t *testing.T) {
 
 func TestGatesNameExistingCommands(t *testing.T) {
 	verbs := map[string]bool{}
-	for _, o := range orders {
+	for _, o := range releaseCommands {
 		verbs[o.verb] = true
 	}
 	for _, kind := range slices.Concat(canary.GateKinds(), rollout.GateKinds()) {

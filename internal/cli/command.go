@@ -9,16 +9,16 @@ import (
 	"github.com/serin-dev/serin/internal/cli/explain"
 )
 
-// order is a command by which the user controls a release.
-type order struct {
-	order             cluster.Order
+// releaseCommand is a command with which the user controls a release.
+type releaseCommand struct {
+	command           cluster.Command
 	verb, short, long string
-	// result is what happens to the release, for the output.
+	// result describes the effect on the release, for the output.
 	result string
 }
 
-// orders are the commands that change a field or an annotation of the release.
-var orders = []order{
+// releaseCommands lists the commands that change a field or an annotation of the release.
+var releaseCommands = []releaseCommand{
 	{
 		cluster.Promote, "promote", "Continue a release, or promote it",
 		"Starts a waiting release of a Canary, or promotes one under analysis, without further checks or webhooks. For a Rollout, ends the\n" +
@@ -42,39 +42,39 @@ var orders = []order{
 	},
 }
 
-// resultFor is what happens to a release of that kind.
-func (o order) resultFor(kind explain.Kind, full bool) string {
-	if o.order == cluster.Promote && kind == explain.KindRollout && !full {
+// resultText describes the effect of the command on a release of a kind. full is true for promote --full.
+func (o releaseCommand) resultText(kind explain.Kind, full bool) string {
+	if o.command == cluster.Promote && kind == explain.KindRollout && !full {
 		return "is continued"
 	}
 	return o.result
 }
 
-func orderCommand(connect connector, o order) *cobra.Command {
-	c, full := common{connect: connect}, false
+func newReleaseCommand(connect connector, o releaseCommand) *cobra.Command {
+	c, full := commonFlags{connect: connect}, false
 	cmd := &cobra.Command{
-		Use: o.verb + " NAME", Short: o.short, Args: checked(cobra.ExactArgs(1)),
-		Long:    o.long + " Requires permission to patch the release; the controller does the rest.\n\n" + codes,
+		Use: o.verb + " NAME", Short: o.short, Args: asUsageErrors(cobra.ExactArgs(1)),
+		Long:    o.long + " Requires permission to patch the release; the controller does the rest.\n\n" + exitCodesHelp,
 		Example: "  serin " + o.verb + " cart -n shop && serin watch cart -n shop --until done",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			session, sel, err := c.open(nil, args)
+			session, sel, err := c.openSession(nil, args)
 			if err != nil {
 				return err
 			}
-			wanted := o.order
+			command := o.command
 			if full {
-				wanted = cluster.PromoteFull
+				command = cluster.PromoteFull
 			}
-			key, err := session.Give(cmd.Context(), wanted, sel.Namespace, sel.Names[0])
+			key, err := session.SendCommand(cmd.Context(), command, sel.Namespace, sel.Names[0])
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s/%s %s\n", key.Kind.Resource(), key.Name, o.resultFor(key.Kind, full))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s/%s %s\n", key.Kind.Resource(), key.Name, o.resultText(key.Kind, full))
 			return err
 		},
 	}
 	c.register(cmd, false)
-	if o.order == cluster.Promote {
+	if o.command == cluster.Promote {
 		cmd.Flags().BoolVar(&full, "full", false, "for a Rollout: skip all remaining steps, pauses and analyses")
 	}
 	return cmd

@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// connection is how the user selects a cluster: the flags of kubectl, and the files that kubectl reads. kubectl's own library
-// is not used, because it would link many unused dependencies into the controller.
+// connection selects a cluster as kubectl does, by the same flags and files. The library of kubectl is not used, because it would
+// link many unused dependencies into the controller.
 type connection struct {
 	kubeconfig string
 	overrides  clientcmd.ConfigOverrides
@@ -28,10 +28,10 @@ func (c *connection) register(flags *pflag.FlagSet) {
 		"User extras to impersonate for the operation, this flag can be repeated to specify multiple values for the same key.")
 }
 
-// load reads the files, and returns the namespace of the context.
+// load reads the kubeconfig files, and returns the configuration of the client with the namespace of the context.
 func (c *connection) load() (config *rest.Config, namespace string, err error) {
-	if c.overrides.AuthInfo.ImpersonateUserExtra, err = extras(c.userExtra); err != nil {
-		return nil, "", exit(ExitUsage, err)
+	if c.overrides.AuthInfo.ImpersonateUserExtra, err = parseUserExtras(c.userExtra); err != nil {
+		return nil, "", withExitCode(ExitUsage, err)
 	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = c.kubeconfig
@@ -41,31 +41,32 @@ func (c *connection) load() (config *rest.Config, namespace string, err error) {
 		config, err = loader.ClientConfig()
 	}
 	if err != nil {
-		return nil, "", exit(configCode(err), fmt.Errorf("read the kubeconfig: %w", err))
+		return nil, "", withExitCode(configExitCode(err), fmt.Errorf("read the kubeconfig: %w", err))
 	}
 	return config, namespace, nil
 }
 
-// configCode distinguishes a wrong flag from a missing configuration.
-func configCode(err error) int {
+// configExitCode returns the exit code of an error in the configuration: without any configuration, the cluster is unreachable;
+// every other error is a usage error.
+func configExitCode(err error) int {
 	if clientcmd.IsEmptyConfig(err) {
 		return ExitUnreachable
 	}
 	return ExitUsage
 }
 
-// extras reads KEY=VALUE; a key may have several values.
-func extras(pairs []string) (map[string][]string, error) {
-	var read map[string][]string
+// parseUserExtras parses KEY=VALUE pairs; a key may have several values.
+func parseUserExtras(pairs []string) (map[string][]string, error) {
+	var extras map[string][]string
 	for _, pair := range pairs {
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok {
 			return nil, fmt.Errorf("read --as-user-extra: %q has no =: use KEY=VALUE", pair)
 		}
-		if read == nil {
-			read = map[string][]string{}
+		if extras == nil {
+			extras = map[string][]string{}
 		}
-		read[key] = append(read[key], value)
+		extras[key] = append(extras[key], value)
 	}
-	return read, nil
+	return extras, nil
 }

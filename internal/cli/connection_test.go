@@ -19,7 +19,7 @@ contexts:
 clusters:
 - {name: shop, cluster: {server: "https://shop.example:6443"}}
 `
-	restFile = `
+	testFile = `
 apiVersion: v1
 kind: Config
 contexts:
@@ -31,8 +31,8 @@ users:
 `
 )
 
-// files writes two kubeconfigs; the second has the user that the first one names.
-func files(t *testing.T) (shop, rest string) {
+// writeKubeconfigs writes two kubeconfigs. The user of the first one is defined in the second one.
+func writeKubeconfigs(t *testing.T) (shop, other string) {
 	t.Helper()
 	folder := t.TempDir()
 	write := func(name, text string) string {
@@ -47,13 +47,13 @@ func files(t *testing.T) (shop, rest string) {
 	} {
 		t.Setenv(name, value)
 	}
-	return write("shop", shopFile), write("rest", restFile)
+	return write("shop", shopFile), write("other", testFile)
 }
 
 func TestTheClusterIsSelectedAsByKubectl(t *testing.T) {
 	for name, c := range map[string]struct {
-		environment func(shop, rest string) string
-		args        func(shop, rest string) []string
+		environment func(shop, other string) string
+		args        func(shop, other string) []string
 		host        string
 		namespace   string
 		token       string
@@ -63,21 +63,21 @@ func TestTheClusterIsSelectedAsByKubectl(t *testing.T) {
 			host:        "http://localhost:8080", namespace: "default",
 		},
 		"several files in KUBECONFIG": {
-			environment: func(shop, rest string) string { return shop + string(filepath.ListSeparator) + rest },
+			environment: func(shop, other string) string { return shop + string(filepath.ListSeparator) + other },
 			host:        "https://shop.example:6443", namespace: "web", token: "secret",
 		},
 		"another context": {
-			environment: func(shop, rest string) string { return shop + string(filepath.ListSeparator) + rest },
+			environment: func(shop, other string) string { return shop + string(filepath.ListSeparator) + other },
 			args:        func(string, string) []string { return []string{"--context", "test"} },
 			host:        "https://test.example:6443", namespace: "default", token: "secret",
 		},
 		"--kubeconfig has precedence over KUBECONFIG": {
-			environment: func(_, rest string) string { return rest },
+			environment: func(_, other string) string { return other },
 			args:        func(shop, _ string) []string { return []string{"--kubeconfig", shop} },
 			host:        "https://shop.example:6443", namespace: "web",
 		},
 		"flags have precedence over files": {
-			environment: func(shop, rest string) string { return shop + string(filepath.ListSeparator) + rest },
+			environment: func(shop, other string) string { return shop + string(filepath.ListSeparator) + other },
 			args: func(string, string) []string {
 				return []string{"-n", "other", "-s", "https://other.example", "--token", "mine", "--as", "ann", "--as-group", "a", "--as-group", "b", "--as-user-extra", "why=test", "--request-timeout", "7s"}
 			},
@@ -85,13 +85,13 @@ func TestTheClusterIsSelectedAsByKubectl(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			shop, rest := files(t)
-			t.Setenv("KUBECONFIG", c.environment(shop, rest))
+			shop, other := writeKubeconfigs(t)
+			t.Setenv("KUBECONFIG", c.environment(shop, other))
 			var selected connection
 			flags := pflag.NewFlagSet("serin", pflag.ContinueOnError)
 			selected.register(flags)
 			if c.args != nil {
-				if err := flags.Parse(c.args(shop, rest)); err != nil {
+				if err := flags.Parse(c.args(shop, other)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -116,12 +116,12 @@ func TestInvalidConnectionsAreUsageErrors(t *testing.T) {
 		args []string
 		want string
 	}{
-		"a missing file":  {[]string{"--kubeconfig", "/nowhere/config"}, "/nowhere/config"},
-		"half an extra":   {[]string{"--as-user-extra", "why"}, "use KEY=VALUE"},
-		"no such context": {[]string{"--context", "nobody"}, "nobody"},
+		"a missing file":           {[]string{"--kubeconfig", "/nowhere/config"}, "/nowhere/config"},
+		"an extra without a value": {[]string{"--as-user-extra", "why"}, "use KEY=VALUE"},
+		"no such context":          {[]string{"--context", "nobody"}, "nobody"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			files(t)
+			writeKubeconfigs(t)
 			var selected connection
 			flags := pflag.NewFlagSet("serin", pflag.ContinueOnError)
 			selected.register(flags)

@@ -12,15 +12,15 @@ const (
 	ExitDone        = 0 // success
 	ExitFailed      = 1 // the release failed or was rolled back
 	ExitUsage       = 2 // usage error
-	ExitPerson      = 3 // the release waits for user action
+	ExitUserAction  = 3 // the release waits for user action
 	ExitTimeout     = 4 // timeout while the release was in progress
 	ExitNotFound    = 5 // there is no such release
 	ExitUnreachable = 6 // the cluster is unreachable or denied access
 	ExitCheck       = 7 // a check reported findings
 )
 
-// codes is the part of the help that lists them.
-const codes = `Exit codes: 0 success, 1 the release failed or was rolled back, 2 usage error, 3 waits for user action,
+// exitCodesHelp is the part of the help that lists the exit codes.
+const exitCodesHelp = `Exit codes: 0 success, 1 the release failed or was rolled back, 2 usage error, 3 waits for user action,
 4 timeout while in progress, 5 not found, 6 cluster unreachable or access denied, 7 a check reported findings.`
 
 // ExitError is an error with its exit code.
@@ -29,25 +29,25 @@ type ExitError struct {
 	Err  error
 }
 
-// Error is the message for the user.
+// Error returns the message for the user.
 func (e *ExitError) Error() string { return e.Err.Error() }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (e *ExitError) Unwrap() error { return e.Err }
 
-func exit(code int, err error) error { return &ExitError{Code: code, Err: err} }
+func withExitCode(code int, err error) error { return &ExitError{Code: code, Err: err} }
 
-// ExitCode is the exit code of the process for an error. Errors from outside this package are usage errors.
+// ExitCode returns the exit code of the process for an error. Errors from outside this package are usage errors.
 func ExitCode(err error) int {
-	var coded *ExitError
+	var exitError *ExitError
 	switch {
 	case err == nil:
 		return ExitDone
-	case errors.As(err, &coded):
-		return coded.Code
+	case errors.As(err, &exitError):
+		return exitError.Code
 	case errors.Is(err, cluster.ErrNotFound):
 		return ExitNotFound
-	case errors.Is(err, cluster.ErrAmbiguous), errors.Is(err, cluster.ErrPointless):
+	case errors.Is(err, cluster.ErrAmbiguous), errors.Is(err, cluster.ErrNoEffect):
 		return ExitUsage
 	case errors.Is(err, cluster.ErrUnreachable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return ExitUnreachable

@@ -13,34 +13,34 @@ import (
 	"github.com/serin-dev/serin/internal/cli/view"
 )
 
-func getCommand(connect connector) *cobra.Command {
-	c := common{connect: connect}
+func newGetCommand(connect connector) *cobra.Command {
+	c := commonFlags{connect: connect}
 	format := ""
 	cmd := &cobra.Command{
-		Use: "get [KIND] [NAME...]", Short: "List releases and what they wait for", Args: checked(cobra.ArbitraryArgs),
+		Use: "get [KIND] [NAME...]", Short: "List releases and what they wait for", Args: asUsageErrors(cobra.ArbitraryArgs),
 		Long: `Lists releases by Canaries and Rollouts: their progress, the number of failed checks and the limit, and the first gate that
 each waits for. It reads the cluster with your permissions, and also works without a running controller.
 
-` + codes + `
+` + exitCodesHelp + `
 get exits with 0 regardless of the state of the releases; 2, 5 and 6 as above.`,
 		Example: "  serin get -A\n  serin get rollouts\n  serin get rollout/cart -o yaml\n  serin get -l team=shop -o wide",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains([]string{formatTable, formatWide, formatJSON, formatYAML, formatName}, format) {
-				return exit(ExitUsage, fmt.Errorf("--output %q is invalid: use wide, json, yaml or name", format))
+				return withExitCode(ExitUsage, fmt.Errorf("--output %q is invalid: use wide, json, yaml or name", format))
 			}
-			kinds, names := kindsOf(args)
-			session, sel, err := c.open(kinds, names)
+			kinds, names := splitKind(args)
+			session, sel, err := c.openSession(kinds, names)
 			if err != nil {
 				return err
 			}
-			seen, err := session.Observe(cmd.Context(), sel)
+			observations, err := session.Observe(cmd.Context(), sel)
 			if err != nil {
 				return err
 			}
-			list := listOf(seen, session.Clock.Now())
+			list := newList(observations, session.Clock.Now())
 			out, notes := cmd.OutOrStdout(), cmd.ErrOrStderr()
 			if format == formatJSON || format == formatYAML {
-				return document(out, format, list)
+				return printDocument(out, format, list)
 			}
 			if note := list.Controller.Note(); note != "" && len(list.Releases) > 0 {
 				_, _ = fmt.Fprintln(notes, note)
@@ -51,7 +51,7 @@ get exits with 0 regardless of the state of the releases; 2, 5 and 6 as above.`,
 				}
 				return nil
 			}
-			return c.table(out, notes, list, format == formatWide, session.Clock.Now())
+			return c.printTable(out, notes, list, format == formatWide, session.Clock.Now())
 		},
 	}
 	c.register(cmd, true)
@@ -59,30 +59,30 @@ get exits with 0 regardless of the state of the releases; 2, 5 and 6 as above.`,
 	return cmd
 }
 
-// table prints releases as a table, and to notes what could not be read.
-func (c *common) table(out, notes io.Writer, list List, wide bool, now time.Time) error {
+// printTable prints releases as a table, and the messages about unread objects to notes.
+func (c *commonFlags) printTable(out, notes io.Writer, list List, wide bool, now time.Time) error {
 	if len(list.Releases) == 0 {
 		_, _ = fmt.Fprintln(notes, "No releases were found. Use -A to list those in all namespaces.")
 		return nil
 	}
 	_, err := fmt.Fprint(out, view.Table(list.Releases, now, view.TableOptions{Namespaces: c.allNamespaces, Wide: wide, Paint: paintFor(out)}))
-	for _, unread := range unreadOf(list) {
+	for _, unread := range unreadMessages(list) {
 		_, _ = fmt.Fprintln(notes, unread)
 	}
 	return err
 }
 
-// listOf is the document of an observation.
-func listOf(seen cluster.Observations, now time.Time) List {
-	list := List{Controller: seen.Controller, Unread: seen.Unread, Releases: make([]explain.Release, 0, len(seen.Releases))}
-	for _, one := range seen.Releases {
+// newList describes the observed releases at that time.
+func newList(observations cluster.Observations, now time.Time) List {
+	list := List{Controller: observations.Controller, Unread: observations.Unread, Releases: make([]explain.Release, 0, len(observations.Releases))}
+	for _, one := range observations.Releases {
 		list.Releases = append(list.Releases, one.Describe(now))
 	}
 	return list
 }
 
-// unreadOf contains each sentence once.
-func unreadOf(list List) []string {
+// unreadMessages returns the messages about unread objects, each of them once.
+func unreadMessages(list List) []string {
 	out := slices.Clone(list.Unread)
 	for _, r := range list.Releases {
 		for _, unread := range r.Unread {

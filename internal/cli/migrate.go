@@ -11,11 +11,11 @@ import (
 	"github.com/serin-dev/serin/internal/cli/view"
 )
 
-func migrateCommand(connect connector) *cobra.Command {
-	c := common{connect: connect}
+func newMigrateCommand(connect connector) *cobra.Command {
+	c := commonFlags{connect: connect}
 	format, check := "", false
 	cmd := &cobra.Command{
-		Use: "migrate --check", Short: "Report what would happen if Serin took over from Flagger and Argo Rollouts", Args: checked(cobra.NoArgs),
+		Use: "migrate --check", Short: "Report what would happen if Serin took over from Flagger and Argo Rollouts", Args: asUsageErrors(cobra.NoArgs),
 		Long: `Reports for every Canary and every Rollout what would happen if Serin took over from Flagger and Argo Rollouts now: whether
 it would be adopted while idle, continue a release in progress, start one, or require user action first, and which objects
 would be changed. It reads with your permissions and changes nothing: the report contains the decisions of Serin's first
@@ -26,12 +26,12 @@ running Flagger or Argo Rollouts is reported, and is no finding: you stop it whe
 		Example: "  serin migrate --check -A\n  serin migrate --check -n shop -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !check {
-				return exit(ExitUsage, errors.New("--check is required: this version only reports"))
+				return withExitCode(ExitUsage, errors.New("--check is required: this version only reports"))
 			}
 			if !slices.Contains([]string{formatTable, formatJSON, formatYAML}, format) {
-				return exit(ExitUsage, fmt.Errorf("--output %q is invalid: use json or yaml", format))
+				return withExitCode(ExitUsage, fmt.Errorf("--output %q is invalid: use json or yaml", format))
 			}
-			session, sel, err := c.open(nil, args)
+			session, sel, err := c.openSession(nil, args)
 			if err != nil {
 				return err
 			}
@@ -44,7 +44,7 @@ running Flagger or Argo Rollouts is reported, and is no finding: you stop it whe
 				return err
 			}
 			if !report.Ready {
-				return exit(ExitCheck, errors.New("some releases require attention before Serin takes over"))
+				return withExitCode(ExitCheck, errors.New("some releases require attention before Serin takes over"))
 			}
 			return nil
 		},
@@ -58,12 +58,12 @@ running Flagger or Argo Rollouts is reported, and is no finding: you stop it whe
 func printReport(cmd *cobra.Command, format string, report migrate.Report) error {
 	out := cmd.OutOrStdout()
 	if format != formatTable {
-		return document(out, format, report)
+		return printDocument(out, format, report)
 	}
-	columns := unwrapped
-	if width, ok := screenOf(out); ok {
+	columns := unlimitedColumns
+	if width, ok := terminalWidth(out); ok {
 		columns = width
 	}
-	_, err := fmt.Fprint(out, view.Sentences(report.Paragraphs(), columns, paintFor(out)))
+	_, err := fmt.Fprint(out, view.WrapParagraphs(report.Paragraphs(), columns, paintFor(out)))
 	return err
 }

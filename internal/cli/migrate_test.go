@@ -17,10 +17,10 @@ import (
 )
 
 // runMigrate executes serin migrate with these arguments.
-func runMigrate(t *testing.T, w *clitest.World, args ...string) (out, notes string, code int) {
+func runMigrate(t *testing.T, w *clitest.FakeCluster, args ...string) (out, stderrText string, code int) {
 	t.Helper()
 	root := &cobra.Command{Use: "serin", SilenceErrors: true, SilenceUsage: true}
-	root.AddCommand(migrateCommand(func(*connection, string) (*cluster.Session, string, error) { return w.Session, "shop", nil }))
+	root.AddCommand(newMigrateCommand(func(*connection, string) (*cluster.Session, string, error) { return w.Session, "shop", nil }))
 	var stdout, stderr bytes.Buffer
 	root.SetOut(&stdout)
 	root.SetErr(&stderr)
@@ -29,13 +29,13 @@ func runMigrate(t *testing.T, w *clitest.World, args ...string) (out, notes stri
 }
 
 func TestMigrateReportsTheOutcomeForCanaries(t *testing.T) {
-	mid := []string{"phase: Succeeded", "phase: Progressing", "canaryWeight: 0", "canaryWeight: 20", "weight: 100", "weight: 80", "weight: 0}", "weight: 20}", "replicas: 0\n", "replicas: 1\n", "status: {observedGeneration: 3}", "status: {observedGeneration: 3, replicas: 1, updatedReplicas: 1, readyReplicas: 1, availableReplicas: 1}"}
-	target := []string{`image: "cart:2", ports: [{name: http, containerPort: 8080}]}]}
+	midRelease := []string{"phase: Succeeded", "phase: Progressing", "canaryWeight: 0", "canaryWeight: 20", "weight: 100", "weight: 80", "weight: 0}", "weight: 20}", "replicas: 0\n", "replicas: 1\n", "status: {observedGeneration: 3}", "status: {observedGeneration: 3, replicas: 1, updatedReplicas: 1, readyReplicas: 1, availableReplicas: 1}"}
+	newTemplate := []string{`image: "cart:2", ports: [{name: http, containerPort: 8080}]}]}
 status: {observedGeneration: 3`, `image: "cart:3", ports: [{name: http, containerPort: 8080}]}]}
 status: {observedGeneration: 3`}
 	for _, tt := range []struct {
 		name      string
-		replace   []string // pairs of old and new in what Flagger left
+		replace   []string // pairs of old and new text in the manifests of Flagger
 		more      string
 		forbidden []string
 		outcome   migrate.Outcome
@@ -45,14 +45,14 @@ status: {observedGeneration: 3`}
 	}{
 		{name: "idle", outcome: migrate.Adopt, contains: []string{"No running Flagger was found", "cart.shop: Adopted unchanged: no release starts", "1 Canary: 1 idle. No release requires attention."}},
 		{
-			name: "Flagger is running", more: clitest.Flagger, outcome: migrate.Adopt,
+			name: "Flagger is running", more: clitest.FlaggerDeployment, outcome: migrate.Adopt,
 			contains: []string{"Flagger is running: Deployment flagger in namespace flagger-system has 1 ready pods", "kubectl -n flagger-system scale deployment/flagger --replicas=0"},
 		},
 		{name: "a hash set by hand", replace: []string{"lastAppliedSpec: 5fcc94f9fb", "lastAppliedSpec: v1.2.3"}, outcome: migrate.Adopt, contains: []string{`status.lastAppliedSpec is "v1.2.3", which neither Flagger nor Serin wrote`}},
-		{name: "a change that was not released", replace: target, outcome: migrate.Release, contains: []string{"A release would start: the revision of Deployment/cart is neither"}, code: ExitCheck},
-		{name: "a failed release", replace: append([]string{"phase: Succeeded", "phase: Failed", "lastPromotedSpec: 5fcc94f9fb", "lastPromotedSpec: b5dc9c69"}, target...), outcome: migrate.Adopt},
+		{name: "a change that was not released", replace: newTemplate, outcome: migrate.Release, contains: []string{"A release would start: the revision of Deployment/cart is neither"}, code: ExitCheck},
+		{name: "a failed release", replace: append([]string{"phase: Succeeded", "phase: Failed", "lastPromotedSpec: 5fcc94f9fb", "lastPromotedSpec: b5dc9c69"}, newTemplate...), outcome: migrate.Adopt},
 		{
-			name: "mid-release", replace: append(slices.Clone(mid), target...), outcome: migrate.Continue,
+			name: "mid-release", replace: append(slices.Clone(midRelease), newTemplate...), outcome: migrate.Continue,
 			contains: []string{"A release is in progress (Progressing, weight 20, 0 of 2 failed checks) and would continue. Its window of 30s starts again", "Next: weight 40."},
 		},
 		{
@@ -73,9 +73,9 @@ status: {observedGeneration: 3`}
 			contains: []string{"spec.targetRef.kind Fleet is not supported"},
 		},
 		{name: "an edited Service", replace: []string{"selector: {app: cart}, ports", "selector: {app: cort}, ports"}, outcome: migrate.Adopt, writes: []string{"patch Service shop/cart-canary"}, contains: []string{"Besides the status, Serin would patch Service shop/cart-canary."}},
-		{name: "not initialised", replace: []string{"phase: Succeeded", "phase: \"\""}, outcome: migrate.Continue, contains: []string{"Not initialized yet"}},
-		{name: "Deployments may not be read", forbidden: []string{"Deployment"}, outcome: migrate.Unknown, code: ExitCheck, contains: []string{"Unknown", "Incomplete: No permission to read Deployments in all namespaces."}},
-		{name: "Secrets may not be read", forbidden: []string{"Secret"}, outcome: migrate.Adopt},
+		{name: "not initialized", replace: []string{"phase: Succeeded", "phase: \"\""}, outcome: migrate.Continue, contains: []string{"Not initialized yet"}},
+		{name: "no permission to read Deployments", forbidden: []string{"Deployment"}, outcome: migrate.Unknown, code: ExitCheck, contains: []string{"Unknown", "Incomplete: No permission to read Deployments in all namespaces."}},
+		{name: "no permission to read Secrets", forbidden: []string{"Secret"}, outcome: migrate.Adopt},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -86,8 +86,8 @@ status: {observedGeneration: 3`}
 					}
 					manifests = strings.Replace(manifests, tt.replace[i], tt.replace[i+1], 1)
 				}
-				w := clitest.NewWorld(t, manifests+tt.more)
-				before := w.All(t)
+				w := clitest.NewFakeCluster(t, manifests+tt.more)
+				before := w.Versions(t)
 				w.Forbid(tt.forbidden...)
 				out, notes, code := runMigrate(t, w, "--check")
 				if code != tt.code {
@@ -104,11 +104,11 @@ status: {observedGeneration: 3`}
 					t.Fatal(err)
 				}
 				if len(report.Canaries) != 1 || report.Canaries[0].Outcome != tt.outcome || report.Ready != (tt.code == ExitDone) {
-					t.Errorf("want one Canary %s:\n%s", tt.outcome, document)
+					t.Errorf("want one Canary with the outcome %s:\n%s", tt.outcome, document)
 				} else if !slices.Equal(report.Canaries[0].Writes, tt.writes) && tt.outcome == migrate.Adopt {
 					t.Errorf("would write %v, want %v", report.Canaries[0].Writes, tt.writes)
 				}
-				if after := w.All(t); after != before {
+				if after := w.Versions(t); after != before {
 					t.Errorf("the command changed the cluster:\n%s\n%s", before, after)
 				}
 			})
@@ -118,7 +118,7 @@ status: {observedGeneration: 3`}
 
 func TestMigrateExitCodesOfErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := clitest.NewWorld(t, clitest.FlaggerCart)
+		w := clitest.NewFakeCluster(t, clitest.FlaggerCart)
 		for _, tt := range []struct {
 			args []string
 			want int
@@ -127,7 +127,7 @@ func TestMigrateExitCodesOfErrors(t *testing.T) {
 				t.Errorf("%v: exit code %d, want %d: %s", tt.args, code, tt.want, notes)
 			}
 		}
-		w.Fail(errors.New("dial tcp 127.0.0.1:6443: connect: connection refused"))
+		w.FailRequests(errors.New("dial tcp 127.0.0.1:6443: connect: connection refused"))
 		if _, notes, code := runMigrate(t, w, "--check"); code != ExitUnreachable {
 			t.Errorf("without a cluster: exit code %d: %s", code, notes)
 		}
@@ -145,7 +145,7 @@ func TestMigrateReportsTheOutcomeForRollouts(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name      string
-		replace   []string // pairs of old and new in what Argo Rollouts left
+		replace   []string // pairs of old and new text in the manifests of Argo Rollouts
 		more      string
 		forbidden []string
 		outcome   migrate.Outcome
@@ -154,7 +154,7 @@ func TestMigrateReportsTheOutcomeForRollouts(t *testing.T) {
 	}{
 		{name: "idle", replace: healthy, outcome: migrate.Adopt, contains: []string{"No running Argo Rollouts was found", "Rollout web.shop: Adopted unchanged: no release starts", "1 Rollout: 1 idle. No release requires attention."}},
 		{
-			name: "Argo Rollouts is running", more: clitest.ArgoRollouts, outcome: migrate.Continue,
+			name: "Argo Rollouts is running", more: clitest.ArgoRolloutsDeployment, outcome: migrate.Continue,
 			contains: []string{"Argo Rollouts is running: Deployment argo-rollouts in namespace argo-rollouts has 1 ready pods", "kubectl -n argo-rollouts scale deployment/argo-rollouts --replicas=0"},
 		},
 		{name: "mid-release", outcome: migrate.Continue, contains: []string{"A release is in progress (Paused, step 2 of 5, the new revision receives 25% of the traffic) and would continue. It waits for the user: until the user promotes the rollout. Next: analysis."}},
@@ -174,13 +174,13 @@ func TestMigrateReportsTheOutcomeForRollouts(t *testing.T) {
 ---`}, outcome: migrate.Continue, code: ExitCheck, contains: []string{"AnalysisTemplate success.shop measures success-rate with a plugin"},
 		},
 		{name: "notifications", replace: []string{`{rollout.argoproj.io/revision: "2"}}`, `{rollout.argoproj.io/revision: "2", notifications.argoproj.io/subscribe.on-rollout-completed.slack: shop}}`}, outcome: migrate.Continue, contains: []string{"Serin sends them, except to GitHub and Amazon SQS"}},
-		{name: "an instance id", replace: []string{"labels: {team: shop}", "labels: {team: shop, argo-rollouts.argoproj.io/controller-instance-id: blue}", "kind: AnalysisTemplate\nmetadata: {name: success, namespace: shop}", "kind: AnalysisTemplate\nmetadata: {name: success, namespace: shop, labels: {argo-rollouts.argoproj.io/controller-instance-id: blue}}"}, outcome: migrate.Continue, contains: []string{"by --instance-id: blue."}},
+		{name: "an instance ID", replace: []string{"labels: {team: shop}", "labels: {team: shop, argo-rollouts.argoproj.io/controller-instance-id: blue}", "kind: AnalysisTemplate\nmetadata: {name: success, namespace: shop}", "kind: AnalysisTemplate\nmetadata: {name: success, namespace: shop, labels: {argo-rollouts.argoproj.io/controller-instance-id: blue}}"}, outcome: migrate.Continue, contains: []string{"by --instance-id: blue."}},
 		{
 			name: "Istio's objects are in another cluster", replace: []string{"      steps:", "      stableService: a\n      canaryService: b\n      trafficRouting: {istio: {virtualService: {name: web}}}\n      steps:"},
 			more:    "---\napiVersion: v1\nkind: Secret\nmetadata: {name: mesh, namespace: istio-system, labels: {istio.argoproj.io/primary-cluster: \"true\"}}\n",
 			outcome: migrate.Unknown, code: ExitCheck, contains: []string{"Unknown: A Secret with the label istio.argoproj.io/primary-cluster refers to another cluster"},
 		},
-		{name: "ReplicaSets may not be read", forbidden: []string{"ReplicaSet"}, outcome: migrate.Unknown, code: ExitCheck, contains: []string{"Unknown"}},
+		{name: "no permission to read ReplicaSets", forbidden: []string{"ReplicaSet"}, outcome: migrate.Unknown, code: ExitCheck, contains: []string{"Unknown"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -191,8 +191,8 @@ func TestMigrateReportsTheOutcomeForRollouts(t *testing.T) {
 					}
 					manifests = strings.Replace(manifests, tt.replace[i], tt.replace[i+1], 1)
 				}
-				w := clitest.NewWorld(t, manifests+tt.more)
-				before := w.All(t)
+				w := clitest.NewFakeCluster(t, manifests+tt.more)
+				before := w.Versions(t)
 				w.Forbid(tt.forbidden...)
 				w.Uninstall("Canary")
 				out, notes, code := runMigrate(t, w, "--check")
@@ -210,9 +210,9 @@ func TestMigrateReportsTheOutcomeForRollouts(t *testing.T) {
 					t.Fatal(err)
 				}
 				if len(report.Rollouts) != 1 || report.Rollouts[0].Outcome != tt.outcome || report.Ready != (tt.code == ExitDone) {
-					t.Errorf("want one Rollout %s:\n%s", tt.outcome, document)
+					t.Errorf("want one Rollout with the outcome %s:\n%s", tt.outcome, document)
 				}
-				if after := w.All(t); after != before {
+				if after := w.Versions(t); after != before {
 					t.Errorf("the command changed the cluster:\n%s\n%s", before, after)
 				}
 			})

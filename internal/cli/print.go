@@ -12,21 +12,21 @@ import (
 
 // List is the document of get -o json and -o yaml. Fields are added to it, never renamed or removed.
 type List struct {
-	// Controller that acts on the releases.
+	// Controller reports whether a controller acts on the releases.
 	Controller explain.Controller `json:"controller"`
-	// Releases sorted by namespace, name and kind, or in the order in which they were named.
+	// Releases are sorted by namespace, name and kind, or have the order of the names in the arguments.
 	Releases []explain.Release `json:"releases"`
-	// Unread are the releases that the user has no permission to list, one sentence each.
+	// Unread has one sentence for each kind of release that the user has no permission to list.
 	Unread []string `json:"unread,omitempty"`
 }
 
-// Answer is the document of why -o json and -o yaml. Fields are added to it, never renamed or removed.
-type Answer struct {
-	// Controller that acts on the release.
+// Explanation is the document of why -o json and -o yaml. Fields are added to it, never renamed or removed.
+type Explanation struct {
+	// Controller reports whether a controller acts on the release.
 	Controller explain.Controller `json:"controller"`
-	// Sentences explain why the release is waiting, or what it does instead; one paragraph each.
+	// Sentences explain why the release is waiting, or its state if it is not waiting; one paragraph each.
 	Sentences []string `json:"sentences"`
-	// Release that is explained.
+	// Release is the explained release.
 	Release explain.Release `json:"release"`
 }
 
@@ -39,8 +39,8 @@ const (
 	formatName  = "name"
 )
 
-// document prints a document as JSON or YAML.
-func document(w io.Writer, format string, doc any) error {
+// printDocument prints a document as JSON or YAML.
+func printDocument(w io.Writer, format string, doc any) error {
 	if format == formatJSON {
 		encoder := json.NewEncoder(w)
 		encoder.SetIndent("", "  ")

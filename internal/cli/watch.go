@@ -32,11 +32,11 @@ const (
 	untilDone     goal = "done"
 )
 
-func watchCommand(connect connector) *cobra.Command {
-	c := common{connect: connect}
-	until, timeout, asLines := "", time.Duration(0), false
+func newWatchCommand(connect connector) *cobra.Command {
+	c := commonFlags{connect: connect}
+	until, timeout, plain := "", time.Duration(0), false
 	cmd := &cobra.Command{
-		Use: "watch [KIND] [NAME...]", Short: "Follow releases live", Args: checked(cobra.ArbitraryArgs),
+		Use: "watch [KIND] [NAME...]", Short: "Follow releases live", Args: asUsageErrors(cobra.ArbitraryArgs),
 		Long: `Shows releases live: phase, weights, the observation window with the time to the next step, checks with value, limit and
 verdict, every gate, and events. On a terminal it opens a full-screen view; otherwise, or with --plain, it prints one line
 for each change. It watches the cluster, and reconnects when the cluster becomes unreachable.
@@ -48,35 +48,35 @@ With --until it exits as soon as:
   done      all releases are idle: 0 if all were promoted, 1 if one failed
 After --timeout, or when you quit before that: 3 if a release waits for user action, else 4.
 
-` + codes,
+` + exitCodesHelp,
 		Example: "  serin watch\n  serin watch cart\n  serin watch cart --until done --timeout 30m --plain",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			w := &watching{goal: goal(until), timeout: timeout}
+			w := &releaseWatch{goal: goal(until), timeout: timeout}
 			switch {
 			case !slices.Contains([]goal{untilQuit, untilPromoted, untilFailed, untilIdle, untilDone}, w.goal):
-				return exit(ExitUsage, fmt.Errorf("--until %q is invalid: use promoted, failed, rest or done", until))
+				return withExitCode(ExitUsage, fmt.Errorf("--until %q is invalid: use promoted, failed, rest or done", until))
 			case timeout < 0:
-				return exit(ExitUsage, fmt.Errorf("--timeout %s is negative: use a duration such as 30m", timeout))
+				return withExitCode(ExitUsage, fmt.Errorf("--timeout %s is negative: use a duration such as 30m", timeout))
 			case timeout > 0 && w.goal == untilQuit:
-				return exit(ExitUsage, errors.New("--timeout requires --until"))
+				return withExitCode(ExitUsage, errors.New("--timeout requires --until"))
 			}
-			kinds, names := kindsOf(args)
-			session, sel, err := c.open(kinds, names)
+			kinds, names := splitKind(args)
+			session, sel, err := c.openSession(kinds, names)
 			if err != nil {
 				return err
 			}
 			w.session, w.sel = session, sel
 			in, out := cmd.InOrStdin(), cmd.OutOrStdout()
-			if _, screen := screenOf(out); screen && !asLines && os.Getenv("TERM") != "dumb" && isTerminal(in) {
-				return w.live(cmd.Context(), in, out)
+			if _, isTerminalOut := terminalWidth(out); isTerminalOut && !plain && os.Getenv("TERM") != "dumb" && isTerminal(in) {
+				return w.runLive(cmd.Context(), in, out)
 			}
-			return w.plain(cmd.Context(), out)
+			return w.runPlain(cmd.Context(), out)
 		},
 	}
 	c.register(cmd, true)
 	cmd.Flags().StringVar(&until, "until", "", "exit when the releases are promoted, failed, idle (rest), or done")
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "maximum duration of --until, such as 30m; 0: unlimited")
-	cmd.Flags().BoolVar(&asLines, "plain", false, "print lines, even on a terminal")
+	cmd.Flags().BoolVar(&plain, "plain", false, "print lines, even on a terminal")
 	return cmd
 }
 
@@ -85,55 +85,55 @@ func isTerminal(in io.Reader) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// watching is one watch: the observed state, and the condition that ends it.
-type watching struct {
+// releaseWatch is the state of one watch, with the goal that ends it.
+type releaseWatch struct {
 	session *cluster.Session
 	sel     cluster.Selection
 	goal    goal
 	timeout time.Duration
 
-	state cluster.State
-	known bool
-	began time.Time
-	// described are the last descriptions.
-	described map[explain.Key]described
+	state     cluster.State
+	hasState  bool
+	startedAt time.Time
+	// cache contains the last description of each release.
+	cache map[explain.Key]cachedDescription
 }
 
-// described is the description of a release, what it was made from, and the time until which it is valid.
-type described struct {
-	version  explain.Version
-	events   []explain.Event
-	until    time.Time
-	document explain.Release
+// cachedDescription is the description of a release with its inputs, and the time until which it is valid.
+type cachedDescription struct {
+	version    explain.Version
+	events     []explain.Event
+	validUntil time.Time
+	document   explain.Release
 }
 
-// releases describes all releases at that time, because time alone opens gates. Descriptions are reused while they are valid, so
-// that a screen of a thousand releases costs little.
-func (w *watching) releases(now time.Time) []explain.Release {
+// describeReleases describes all releases at that time. Time alone opens gates, so a description is valid for a limited time;
+// until then it is reused, so that a screen of a thousand releases costs little.
+func (w *releaseWatch) describeReleases(now time.Time) []explain.Release {
 	out := make([]explain.Release, 0, len(w.state.Releases))
-	current := make(map[explain.Key]described, len(w.state.Releases))
-	for _, seen := range w.state.Releases {
-		key, version, events := seen.Key(), seen.Version(), seen.SharedContext().Events
-		old, ok := w.described[key]
-		if !ok || old.version != version || !slices.Equal(old.events, events) || !now.Before(old.until) {
-			document := seen.Describe(now)
-			old = described{version: version, events: events, until: validUntil(&document, now), document: document}
+	current := make(map[explain.Key]cachedDescription, len(w.state.Releases))
+	for _, observed := range w.state.Releases {
+		key, version, events := observed.Key(), observed.Version(), observed.Shared().Events
+		cached, ok := w.cache[key]
+		if !ok || cached.version != version || !slices.Equal(cached.events, events) || !now.Before(cached.validUntil) {
+			document := observed.Describe(now)
+			cached = cachedDescription{version: version, events: events, validUntil: validUntil(&document, now), document: document}
 		}
-		current[key] = old
-		out = append(out, old.document)
+		current[key] = cached
+		out = append(out, cached.document)
 	}
-	w.described = current
+	w.cache = current
 	return out
 }
 
-// validUntil is when time alone changes a description.
+// validUntil returns the time at which a description changes even if the cluster does not.
 func validUntil(r *explain.Release, now time.Time) time.Time {
 	first := r.ClosedGate()
 	if r.State == release.Idle && first == nil {
 		return now.Add(time.Hour)
 	}
 	if first == nil || first.Opener != string(release.ByTime) || !first.Until.After(now) {
-		return now // the forecast starts at the current time
+		return now // the times of the next steps depend on the current time
 	}
 	until := first.Until
 	for _, gate := range r.Gates {
@@ -144,34 +144,34 @@ func validUntil(r *explain.Release, now time.Time) time.Time {
 	return until
 }
 
-// notes are what the user must know first.
-func (w *watching) notes() []string {
+// notes returns the messages to show before everything else: a missing controller, and interrupted streams.
+func (w *releaseWatch) notes() []string {
 	var out []string
 	if note := w.state.Controller.Note(); note != "" && len(w.state.Releases) > 0 {
 		out = append(out, note)
 	}
-	return append(out, w.state.Lost...)
+	return append(out, w.state.Interruptions...)
 }
 
-// end reports whether the watch is over, and its error.
-func (w *watching) end(releases []explain.Release, now time.Time) (bool, error) {
-	if !w.known || w.goal == untilQuit {
+// checkEnd reports whether the watch is over, and returns its error.
+func (w *releaseWatch) checkEnd(releases []explain.Release, now time.Time) (bool, error) {
+	if !w.hasState || w.goal == untilQuit {
 		return false, nil
 	}
 	if len(releases) < max(len(w.sel.Names), 1) {
-		return true, exit(ExitNotFound, errors.New("a release that was waited for was deleted"))
+		return true, withExitCode(ExitNotFound, errors.New("a release that was waited for was deleted"))
 	}
-	if reached, err := reaches(w.goal, releases); reached {
+	if reached, err := checkGoal(w.goal, releases); reached {
 		return true, err
 	}
-	if w.timeout > 0 && now.Sub(w.began) >= w.timeout {
-		return true, w.unfinished(releases, fmt.Sprintf("--until %s was not reached after %s", w.goal, w.timeout))
+	if w.timeout > 0 && now.Sub(w.startedAt) >= w.timeout {
+		return true, w.unfinishedError(releases, fmt.Sprintf("--until %s was not reached after %s", w.goal, w.timeout))
 	}
 	return false, nil
 }
 
-// reaches reports whether the releases have reached the goal.
-func reaches(g goal, releases []explain.Release) (bool, error) {
+// checkGoal reports whether the releases have reached the goal. It returns an error if they reached it with a failed release.
+func checkGoal(wanted goal, releases []explain.Release) (bool, error) {
 	var failed *explain.Release
 	for i := range releases {
 		r := &releases[i]
@@ -180,42 +180,42 @@ func reaches(g goal, releases []explain.Release) (bool, error) {
 		}
 		if r.Result == release.RolledBack {
 			failed = cmp.Or(failed, r)
-		} else if g == untilFailed {
+		} else if wanted == untilFailed {
 			return false, nil
 		}
 	}
-	if failed != nil && (g == untilPromoted || g == untilDone) {
-		return true, exit(ExitFailed, fmt.Errorf("the release of %s failed", failed.FullName()))
+	if failed != nil && (wanted == untilPromoted || wanted == untilDone) {
+		return true, withExitCode(ExitFailed, fmt.Errorf("the release of %s failed", failed.FullName()))
 	}
 	return true, nil
 }
 
-// interrupted is the error of a watch that the user quits.
-func (w *watching) interrupted() error {
+// interruptedError returns the error of a watch that the user quits.
+func (w *releaseWatch) interruptedError() error {
 	if w.goal == untilQuit {
 		return nil
 	}
-	return w.unfinished(w.releases(w.session.Clock.Now()), fmt.Sprintf("--until %s was not reached before the end of the watch", w.goal))
+	return w.unfinishedError(w.describeReleases(w.session.Clock.Now()), fmt.Sprintf("--until %s was not reached before the end of the watch", w.goal))
 }
 
-// unfinished is the error of a watch that ends before its goal is reached.
-func (w *watching) unfinished(releases []explain.Release, message string) error {
+// unfinishedError returns the error of a watch that ends before it reaches its goal.
+func (w *releaseWatch) unfinishedError(releases []explain.Release, message string) error {
 	for i := range releases {
 		if releases[i].State == release.WaitsForUser {
-			return exit(ExitPerson, fmt.Errorf("%s: %s waits for user action: see serin why %s -n %s",
+			return withExitCode(ExitUserAction, fmt.Errorf("%s: %s waits for user action: see serin why %s -n %s",
 				message, releases[i].FullName(), releases[i].Argument(), releases[i].Namespace))
 		}
 	}
-	return exit(ExitTimeout, errors.New(message))
+	return withExitCode(ExitTimeout, errors.New(message))
 }
 
-// plain prints a line for each change until the watch is over.
-func (w *watching) plain(ctx context.Context, out io.Writer) error {
+// runPlain prints one line for each change until the watch is over.
+func (w *releaseWatch) runPlain(ctx context.Context, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
-	states, ended := make(chan cluster.State), make(chan error, 1)
+	states, followErr := make(chan cluster.State), make(chan error, 1)
 	go func() {
-		defer close(ended)
-		ended <- w.session.Follow(ctx, w.sel, func(state cluster.State) bool {
+		defer close(followErr)
+		followErr <- w.session.Follow(ctx, w.sel, func(state cluster.State) bool {
 			select {
 			case states <- state:
 				return true
@@ -224,68 +224,69 @@ func (w *watching) plain(ctx context.Context, out io.Writer) error {
 			}
 		})
 	}()
-	err := w.print(ctx, out, states, ended)
+	err := w.printChanges(ctx, out, states, followErr)
 	cancel()
-	for range ended { // until it notices the cancellation
+	for range followErr { // wait until Follow returns
 	}
 	return err
 }
 
-func (w *watching) print(ctx context.Context, out io.Writer, states <-chan cluster.State, ended <-chan error) error {
+func (w *releaseWatch) printChanges(ctx context.Context, out io.Writer, states <-chan cluster.State, followErr <-chan error) error {
 	tick := w.session.Clock.NewTicker(time.Second)
 	defer tick.Stop()
-	w.began = w.session.Clock.Now()
-	printed := newLines()
+	w.startedAt = w.session.Clock.Now()
+	lines := newPrintedLines()
 	for {
 		select {
 		case <-ctx.Done():
-			return w.interrupted()
-		case err := <-ended:
+			return w.interruptedError()
+		case err := <-followErr:
 			if ctx.Err() != nil {
-				err = w.interrupted()
+				err = w.interruptedError()
 			}
 			return err
 		case w.state = <-states:
-			w.known = true
+			w.hasState = true
 		case <-tick.C():
 		}
 		now := w.session.Clock.Now()
-		releases := w.releases(now)
-		for _, line := range printed.news(releases, w.notes(), now) {
+		releases := w.describeReleases(now)
+		for _, line := range lines.nextLines(releases, w.notes(), now) {
 			if _, err := fmt.Fprintln(out, line); err != nil {
 				return fmt.Errorf("print: %w", err)
 			}
 		}
-		if isOver, err := w.end(releases, now); isOver {
+		if isOver, err := w.checkEnd(releases, now); isOver {
 			return err
 		}
 	}
 }
 
-// lines are the lines that were printed.
-type lines struct {
-	of     map[string]string
-	events map[string]time.Time
-	notes  []string
-	begun  bool
+// printedLines records the lines that were printed, so that each change is printed once.
+type printedLines struct {
+	// byRelease contains the last line of each release, and events the time of the last printed occurrence of each event.
+	byRelease   map[string]string
+	events      map[string]time.Time
+	notes       []string
+	hasReleases bool
 }
 
-func newLines() *lines {
-	return &lines{of: map[string]string{}, events: map[string]time.Time{}}
+func newPrintedLines() *printedLines {
+	return &printedLines{byRelease: map[string]string{}, events: map[string]time.Time{}}
 }
 
-// news are the lines that were not printed yet: notes, events in their order, then the releases that changed. Events from before
-// the start of the watch are omitted.
-func (l *lines) news(releases []explain.Release, notes []string, now time.Time) []string {
+// nextLines returns the lines that were not printed yet: notes, events in their order, then the releases that changed. Events from
+// before the start of the watch are omitted.
+func (l *printedLines) nextLines(releases []explain.Release, notes []string, now time.Time) []string {
 	var out []string
 	for _, note := range notes {
 		if !slices.Contains(l.notes, note) {
-			out = append(out, view.Stamped(now, "note: "+note))
+			out = append(out, view.WithTime(now, "note: "+note))
 		}
 	}
 	for _, note := range l.notes {
 		if !slices.Contains(notes, note) {
-			out = append(out, view.Stamped(now, "note: resolved: "+note))
+			out = append(out, view.WithTime(now, "note: resolved: "+note))
 		}
 	}
 	l.notes = notes
@@ -299,31 +300,31 @@ func (l *lines) news(releases []explain.Release, notes []string, now time.Time) 
 				continue
 			}
 			l.events[key] = event.At
-			if l.begun {
-				out = append(out, view.Stamped(event.At, view.EventLine(r, event)))
+			if l.hasReleases {
+				out = append(out, view.WithTime(event.At, view.EventLine(r, event)))
 			}
 		}
-		if line := view.Line(r); l.of[r.FullName()] != line {
-			l.of[r.FullName()] = line
-			out = append(out, view.Stamped(now, line))
+		if line := view.ReleaseLine(r); l.byRelease[r.FullName()] != line {
+			l.byRelease[r.FullName()] = line
+			out = append(out, view.WithTime(now, line))
 		}
 	}
-	for name := range l.of {
+	for name := range l.byRelease {
 		if !existing[name] {
-			delete(l.of, name)
-			out = append(out, view.Stamped(now, name+" was deleted"))
+			delete(l.byRelease, name)
+			out = append(out, view.WithTime(now, name+" was deleted"))
 		}
 	}
-	l.begun = l.begun || len(releases) > 0
+	l.hasReleases = l.hasReleases || len(releases) > 0
 	return out
 }
 
-// live draws a screen until the watch ends or the user quits.
-func (w *watching) live(ctx context.Context, in io.Reader, out io.Writer) error {
+// runLive shows the full-screen view until the watch ends or the user quits.
+func (w *releaseWatch) runLive(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	w.began = w.session.Clock.Now()
-	m := &model{watching: w, screen: view.Screen{Single: len(w.sel.Names) == 1, Width: 80, Height: 24, Paint: paintFor(out)}}
+	w.startedAt = w.session.Clock.Now()
+	m := &model{releaseWatch: w, screen: view.Screen{Single: len(w.sel.Names) == 1, Width: 80, Height: 24, Paint: paintFor(out)}}
 	program := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out), tea.WithAltScreen(), tea.WithoutSignalHandler())
 	followed := make(chan struct{})
 	go func() {
@@ -343,29 +344,29 @@ func (w *watching) live(ctx context.Context, in io.Reader, out io.Writer) error 
 		return fmt.Errorf("draw on the terminal: %w", err)
 	}
 	now := w.session.Clock.Now()
-	releases := w.releases(now)
+	releases := w.describeReleases(now)
 	for i := range releases { // the screen is closed; its last state remains
-		_, _ = fmt.Fprintln(out, view.Stamped(now, view.Line(&releases[i])))
+		_, _ = fmt.Fprintln(out, view.WithTime(now, view.ReleaseLine(&releases[i])))
 	}
-	if !m.ended {
-		return w.interrupted()
+	if !m.hasEnded {
+		return w.interruptedError()
 	}
 	return m.err
 }
 
-// model is the live view, which receives keys, sizes, ticks and states from bubbletea.
+// model is the full-screen view. Bubbletea passes it keys, sizes of the terminal, ticks and states.
 type model struct {
-	*watching
+	*releaseWatch
 	screen view.Screen
-	// ended is true once the watch reached its goal, or failed; err is its error.
-	ended bool
-	err   error
+	// hasEnded is true once the watch has reached its goal or failed; err is its error.
+	hasEnded bool
+	err      error
 }
 
-// ticked is the message that a second has passed.
-type ticked struct{}
+// tickMsg is the message that bubbletea sends every second.
+type tickMsg struct{}
 
-func tick() tea.Cmd { return tea.Tick(time.Second, func(time.Time) tea.Msg { return ticked{} }) }
+func tick() tea.Cmd { return tea.Tick(time.Second, func(time.Time) tea.Msg { return tickMsg{} }) }
 
 // Init implements tea.Model.
 func (m *model) Init() tea.Cmd { return tick() }
@@ -377,27 +378,27 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.WindowSizeMsg:
 		m.screen.Width, m.screen.Height = msg.Width, msg.Height
 	case tea.KeyMsg:
-		if m.key(msg.String()) {
+		if m.handleKey(msg.String()) {
 			return m, tea.Quit
 		}
 	case cluster.State:
-		m.state, m.known = msg, true
-	case ticked:
+		m.state, m.hasState = msg, true
+	case tickMsg:
 		next = tick()
 	case error:
-		m.ended, m.err = true, msg
+		m.hasEnded, m.err = true, msg
 		return m, tea.Quit
 	}
-	m.draw()
-	if isOver, err := m.end(m.screen.Releases, m.screen.Now); isOver {
-		m.ended, m.err = true, err
+	m.updateScreen()
+	if isOver, err := m.checkEnd(m.screen.Releases, m.screen.Now); isOver {
+		m.hasEnded, m.err = true, err
 		return m, tea.Quit
 	}
 	return m, next
 }
 
-// key handles a key, and reports whether it quits.
-func (m *model) key(key string) bool {
+// handleKey handles a key, and reports whether the key quits the view.
+func (m *model) handleKey(key string) bool {
 	last := max(len(m.screen.Releases)-1, 0)
 	switch key {
 	case "q", "ctrl+c":
@@ -423,17 +424,17 @@ func (m *model) key(key string) bool {
 	return false
 }
 
-// draw updates the screen.
-func (m *model) draw() {
+// updateScreen sets the releases and notes of the screen to the current state.
+func (m *model) updateScreen() {
 	m.screen.Now = m.session.Clock.Now()
-	m.screen.Releases = m.releases(m.screen.Now)
+	m.screen.Releases = m.describeReleases(m.screen.Now)
 	m.screen.Notes = m.notes()
 	m.screen.Selected = min(m.screen.Selected, max(len(m.screen.Releases)-1, 0))
 }
 
 // View implements tea.Model.
 func (m *model) View() string {
-	if !m.known {
+	if !m.hasState {
 		return "Reading the cluster ..."
 	}
 	return m.screen.String()

@@ -1,7 +1,7 @@
 package clitest
 
-// Cart is a Canary cart in namespace shop during a release by gatewayapi:v1, and its objects. Its window started at the
-// beginning of the year 2000, like the clock of a synctest bubble.
+// Cart contains Canary cart in namespace shop during a release with the provider gatewayapi:v1, and its objects. Its window starts
+// at the beginning of the year 2000, like the clock of a synctest bubble.
 const Cart = `
 apiVersion: flagger.app/v1beta1
 kind: Canary
@@ -105,8 +105,8 @@ firstTimestamp: "2000-01-01T00:00:00Z"
 lastTimestamp: "2000-01-01T00:00:00Z"
 count: 1`
 
-// Controller is a Deployment of Serin with a ready pod.
-const Controller = `
+// SerinDeployment is a Deployment of Serin with a ready pod, to be appended to other manifests.
+const SerinDeployment = `
 ---
 apiVersion: apps/v1
 kind: Deployment

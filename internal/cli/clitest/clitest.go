@@ -1,6 +1,6 @@
-// Package clitest creates observations of releases and fake clusters from texts in the test data of commands.
+// Package clitest creates observations of releases and fake clusters from the YAML in the test data of the commands.
 //
-// It must not know commands, nor how a release is described.
+// It must not know the commands, nor how a release is described.
 package clitest
 
 import (
@@ -21,7 +21,7 @@ import (
 // Day is the date of all times of day in tests.
 const Day = "2026-01-02"
 
-// At returns the time for a time of day.
+// At returns the time of a clock time on Day.
 func At(t testing.TB, clock string) time.Time {
 	t.Helper()
 	at, err := time.Parse(time.RFC3339, Day+"T"+clock+"Z")
@@ -31,72 +31,77 @@ func At(t testing.TB, clock string) time.Time {
 	return at
 }
 
-// input has the additional fields of a Canary in the text of a command.
-type input struct {
-	World  world           `json:"world"`
+// additionalFields are the fields that test data adds to a Canary.
+type additionalFields struct {
+	State  observedState   `json:"observed"`
 	Events []explain.Event `json:"events"`
 }
 
-type world struct {
-	Target, Primary copyOf
-	// Route is the live weight; nil: the weight in the status.
-	Route *int
-	// Mirrored route.
+// observedState is the state of the cluster around a Canary.
+type observedState struct {
+	Target, Primary workloadState
+	// Weight is the weight in the live route; nil: the weight in the status.
+	Weight *int
+	// Mirrored is true if the live route mirrors requests.
 	Mirrored bool
-	// Problem of the route, of the target.
-	RouteProblem, Problem string
-	// Revision of the target; empty: the released one.
+	// RouteProblem and TargetProblem are the problems of the route and of the target.
+	RouteProblem, TargetProblem string
+	// Revision is the revision of the target; empty: the released revision.
 	Revision string
-	// Assumed workload and route.
+	// Assumed is true if the workloads and the route could not be read.
 	Assumed bool
-	Unread  []string
-	Floor   string
-	// OtherController acts on the release instead of Serin.
+	// Unread has one sentence for each kind of object that could not be read.
+	Unread []string
+	// MinInterval is the minimum analysis interval of the controller, as a duration.
+	MinInterval string
+	// OtherController is the controller that acts on the release instead of Serin.
 	OtherController explain.OtherController
 }
 
-type copyOf struct {
-	Want, Have int32
-	// Reached is the number of published endpoints; zero: as many as there are pods, negative: none.
-	Reached int32
-	Message string
+// workloadState is the state of the target or of the primary.
+type workloadState struct {
+	// Desired is the desired number of pods; Available is the number of available pods.
+	Desired, Available int32
+	// Endpoints is the number of ready endpoints; zero: one for each available pod, negative: none.
+	Endpoints int32
+	Message   string
 }
 
-// Seen reads the input of a command, and the time in its argument now.
-func Seen(t testing.TB, d *datadriven.TestData) (explain.Observation, time.Time) {
+// ScanObservation parses the input of a datadriven command, and the time in its argument now.
+func ScanObservation(t testing.TB, d *datadriven.TestData) (explain.Observation, time.Time) {
 	t.Helper()
 	var clock string
 	d.ScanArgs(t, "now", &clock)
 	now := At(t, clock)
-	seen, err := Parse(d.Input, now)
+	observed, err := ParseObservation(d.Input, now)
 	if err != nil {
 		d.Fatalf(t, "%v", err)
 	}
-	return seen, now
+	return observed, now
 }
 
-// Parse reads a Canary in YAML with the additional fields world and events.
-func Parse(text string, now time.Time) (explain.Observation, error) {
-	var in input
+// ParseObservation parses a Canary in YAML with the additional fields observed and events.
+func ParseObservation(text string, now time.Time) (explain.Observation, error) {
+	var in additionalFields
 	var object flaggerv1.Canary
-	for _, into := range []any{&in, &object} {
-		if err := yaml.Unmarshal([]byte(text), into); err != nil {
+	for _, target := range []any{&in, &object} {
+		if err := yaml.Unmarshal([]byte(text), target); err != nil {
 			return nil, fmt.Errorf("read the release: %w", err)
 		}
 	}
 	if object.Namespace == "" {
 		object.Namespace = "shop"
 	}
-	w := in.World
-	floor := time.Duration(0)
-	if w.Floor != "" {
+	state := in.State
+	minInterval := time.Duration(0)
+	if state.MinInterval != "" {
 		var err error
-		if floor, err = time.ParseDuration(w.Floor); err != nil {
-			return nil, fmt.Errorf("read the floor: %w", err)
+		if minInterval, err = time.ParseDuration(state.MinInterval); err != nil {
+			return nil, fmt.Errorf("read minInterval: %w", err)
 		}
 	}
 	plan := canary.NewPlan(&object, canary.Settings{
-		Provider: "istio", MinInterval: floor, Drain: 5 * time.Second,
+		Provider: "istio", MinInterval: minInterval, Drain: 5 * time.Second,
 		Features: func(provider string) canary.Features {
 			return canary.Features{Known: provider != "nonsense", Weights: true, Matches: true, Mirror: true, WeightedMirror: true, Sticky: true}
 		},
@@ -104,11 +109,11 @@ func Parse(text string, now time.Time) (explain.Observation, error) {
 	s := canary.Snapshot{
 		Now: now, UID: "uid", Generation: object.Generation, Plan: plan, Status: object.Status,
 		Deleting: object.DeletionTimestamp != nil,
-		Workload: canary.Workload{Problem: w.Problem, Target: w.Target.copy(), Primary: w.Primary.copy()},
-		Route:    canary.Route{Found: true, Canary: object.Status.CanaryWeight, Mirrored: w.Mirrored, Problem: w.RouteProblem, Confirmation: canary.CannotTell},
+		Workload: canary.Workload{Problem: state.TargetProblem, Target: state.Target.canaryState(), Primary: state.Primary.canaryState()},
+		Route:    canary.Route{Found: true, Canary: object.Status.CanaryWeight, Mirrored: state.Mirrored, Problem: state.RouteProblem, Confirmation: canary.CannotTell},
 	}
-	if w.Route != nil {
-		s.Route.Canary = *w.Route
+	if state.Weight != nil {
+		s.Route.Canary = *state.Weight
 	}
 	s.Workload.Target.FlaggerHash = object.Status.LastAppliedSpec
 	if own := object.Status.Serin; own != nil {
@@ -116,26 +121,26 @@ func Parse(text string, now time.Time) (explain.Observation, error) {
 	} else {
 		s.Workload.Target.Revision = "s1-of-" + object.Status.LastAppliedSpec
 	}
-	if w.Revision != "" {
-		s.Workload.Target.Revision, s.Workload.Target.FlaggerHash = w.Revision, "other"
+	if state.Revision != "" {
+		s.Workload.Target.Revision, s.Workload.Target.FlaggerHash = state.Revision, "other"
 	}
-	seen := &explain.Canary{
-		Context: explain.Context{Unread: w.Unread, Events: in.Events, OtherController: w.OtherController},
-		Object:  &object, Snapshot: s,
+	observed := &explain.Canary{
+		SharedObservation: explain.SharedObservation{Unread: state.Unread, Events: in.Events, OtherController: state.OtherController},
+		Object:            &object, Snapshot: s,
 	}
-	if w.Assumed {
-		seen.Assumed = []release.Part{release.WorkloadPart, release.RoutePart}
+	if state.Assumed {
+		observed.Assumed = []release.Part{release.WorkloadPart, release.RoutePart}
 	}
-	return seen, nil
+	return observed, nil
 }
 
-func (c copyOf) copy() canary.WorkloadState {
+func (c workloadState) canaryState() canary.WorkloadState {
 	message := c.Message
-	if message == "" && c.Have < c.Want {
-		message = fmt.Sprintf("waiting for rollout to finish: %d of %d updated replicas are available", c.Have, c.Want)
+	if message == "" && c.Available < c.Desired {
+		message = fmt.Sprintf("waiting for rollout to finish: %d of %d updated replicas are available", c.Available, c.Desired)
 	}
 	return canary.WorkloadState{
-		Found: true, Replicas: c.Want, Total: c.Want, Available: c.Have, Ready: c.Want > 0 && c.Have == c.Want, Message: message,
-		RequiredPods: c.Want, Endpoints: release.Endpoints{Ready: max(cmp.Or(c.Reached, c.Have), 0)},
+		Found: true, Replicas: c.Desired, Total: c.Desired, Available: c.Available, Ready: c.Desired > 0 && c.Available == c.Desired, Message: message,
+		RequiredPods: c.Desired, Endpoints: release.Endpoints{Ready: max(cmp.Or(c.Endpoints, c.Available), 0)},
 	}
 }

@@ -31,23 +31,23 @@ import (
 	"github.com/serin-dev/serin/internal/workload"
 )
 
-// World is a cluster without controllers.
-type World struct {
-	// Session is the user's session; Admin has all permissions, and its requests never fail.
+// FakeCluster is a cluster without controllers, whose requests can be made to fail.
+type FakeCluster struct {
+	// Session is the session of the user under test. Admin has all permissions, and its requests never fail.
 	Session *cluster.Session
 	Admin   client.WithWatch
 
-	t         testing.TB
-	mu        sync.Mutex
-	forbidden map[string]bool
-	missing   map[string]bool
-	failing   error
-	streams   []watch.Interface
+	t           testing.TB
+	mu          sync.Mutex
+	forbidden   map[string]bool
+	uninstalled map[string]bool
+	requestErr  error
+	streams     []watch.Interface
 }
 
-// NewWorld creates a cluster with objects in YAML, one document each. In the status of a Canary, the revision "now" is replaced
-// with the revision of its target.
-func NewWorld(t testing.TB, manifests string) *World {
+// NewFakeCluster creates a cluster with the objects of YAML documents. In the status of a Canary, the revision "now" is replaced
+// with the revision of its target; in the status of a Rollout, the step hash "STEPS" is replaced with the hash of its steps.
+func NewFakeCluster(t testing.TB, manifests string) *FakeCluster {
 	t.Helper()
 	scheme, err := cluster.Scheme()
 	if err != nil {
@@ -61,28 +61,28 @@ func NewWorld(t testing.TB, manifests string) *World {
 		WithIndex(&corev1.Event{}, "involvedObject.kind", func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Kind} }).
 		WithIndex(&corev1.Event{}, "involvedObject.name", func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Name} })
 	for document := range strings.SplitSeq(manifests, "\n---\n") {
-		builder = builder.WithObjects(object(t, scheme, document))
+		builder = builder.WithObjects(decodeObject(t, scheme, document))
 	}
-	w := &World{t: t, Admin: builder.Build(), forbidden: map[string]bool{}, missing: map[string]bool{}}
+	w := &FakeCluster{t: t, Admin: builder.Build(), forbidden: map[string]bool{}, uninstalled: map[string]bool{}}
 	w.Session = &cluster.Session{Clock: clock.RealClock{}, Client: interceptor.NewClient(w.Admin, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-			if err := w.refusal(scheme, obj, key.Name); err != nil {
+			if err := w.requestError(scheme, obj, key.Name); err != nil {
 				return err
 			}
 			return c.Get(ctx, key, obj, opts...)
 		},
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if err := w.refusal(scheme, list, ""); err != nil {
+			if err := w.requestError(scheme, list, ""); err != nil {
 				return err
 			}
 			return c.List(ctx, list, opts...)
 		},
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-			review, is := obj.(*authorizationv1.LocalSubjectAccessReview)
-			if !is {
+			review, isReview := obj.(*authorizationv1.LocalSubjectAccessReview)
+			if !isReview {
 				return c.Create(ctx, obj, opts...)
 			}
-			if err := w.refusal(scheme, obj, ""); err != nil {
+			if err := w.requestError(scheme, obj, ""); err != nil {
 				return err
 			}
 			review.Status.Allowed = strings.HasPrefix(review.Spec.User, "system:serviceaccount:flagger-system:") ||
@@ -90,7 +90,7 @@ func NewWorld(t testing.TB, manifests string) *World {
 			return nil
 		},
 		Watch: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
-			if err := w.refusal(scheme, list, ""); err != nil {
+			if err := w.requestError(scheme, list, ""); err != nil {
 				return nil, err
 			}
 			stream, err := c.Watch(ctx, list, opts...)
@@ -100,11 +100,11 @@ func NewWorld(t testing.TB, manifests string) *World {
 			return stream, err
 		},
 	})}
-	w.settle()
+	w.setRevisions()
 	return w
 }
 
-func object(t testing.TB, scheme *runtime.Scheme, document string) client.Object {
+func decodeObject(t testing.TB, scheme *runtime.Scheme, document string) client.Object {
 	t.Helper()
 	u := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(document), &u.Object); err != nil {
@@ -115,7 +115,7 @@ func object(t testing.TB, scheme *runtime.Scheme, document string) client.Object
 	}
 	typed, err := scheme.New(u.GroupVersionKind())
 	if err != nil {
-		return u // a kind of a provider
+		return u // a kind of a traffic provider, which the scheme does not know
 	}
 	o, ok := typed.(client.Object)
 	if !ok {
@@ -131,8 +131,8 @@ func object(t testing.TB, scheme *runtime.Scheme, document string) client.Object
 	return o
 }
 
-// settle sets the revisions.
-func (w *World) settle() {
+// setRevisions replaces the placeholders of revisions and step hashes in statuses.
+func (w *FakeCluster) setRevisions() {
 	w.t.Helper()
 	var list flaggerv1.CanaryList
 	if err := w.Admin.List(w.t.Context(), &list); err != nil {
@@ -152,11 +152,11 @@ func (w *World) settle() {
 			c.Status.Serin.Revision, c.Status.LastAppliedSpec = observed.Target.Revision, observed.Target.FlaggerHash
 		})
 	}
-	w.settleSteps()
+	w.setStepHashes()
 }
 
-// settleSteps sets the hash of the steps in statuses.
-func (w *World) settleSteps() {
+// setStepHashes replaces the placeholders of step hashes in the statuses of Rollouts.
+func (w *FakeCluster) setStepHashes() {
 	w.t.Helper()
 	var list argov1.RolloutList
 	if err := w.Admin.List(w.t.Context(), &list); err != nil {
@@ -175,8 +175,8 @@ func (w *World) settleSteps() {
 	}
 }
 
-// Change changes an object of the cluster.
-func (w *World) Change(o client.Object, change func()) {
+// Change reads an object into o, calls change to modify it, and writes the object and its status.
+func (w *FakeCluster) Change(o client.Object, change func()) {
 	w.t.Helper()
 	if err := w.Admin.Get(w.t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 		w.t.Fatal(err)
@@ -192,8 +192,8 @@ func (w *World) Change(o client.Object, change func()) {
 	}
 }
 
-// Canary of namespace shop.
-func (w *World) Canary(name string) *flaggerv1.Canary {
+// Canary returns a Canary of namespace shop.
+func (w *FakeCluster) Canary(name string) *flaggerv1.Canary {
 	w.t.Helper()
 	var c flaggerv1.Canary
 	if err := w.Admin.Get(w.t.Context(), client.ObjectKey{Namespace: "shop", Name: name}, &c); err != nil {
@@ -202,8 +202,8 @@ func (w *World) Canary(name string) *flaggerv1.Canary {
 	return &c
 }
 
-// Rollout of namespace shop. Its status refers to its current steps.
-func (w *World) Rollout(name string) *argov1.Rollout {
+// Rollout returns a Rollout of namespace shop.
+func (w *FakeCluster) Rollout(name string) *argov1.Rollout {
 	w.t.Helper()
 	var r argov1.Rollout
 	if err := w.Admin.Get(w.t.Context(), client.ObjectKey{Namespace: "shop", Name: name}, &r); err != nil {
@@ -212,8 +212,8 @@ func (w *World) Rollout(name string) *argov1.Rollout {
 	return &r
 }
 
-// Scale changes the numbers of pods of a ReplicaSet of namespace shop.
-func (w *World) Scale(name string, pods, available int32) {
+// ScaleReplicaSet sets the numbers of desired and of available pods of a ReplicaSet of namespace shop.
+func (w *FakeCluster) ScaleReplicaSet(name string, pods, available int32) {
 	w.t.Helper()
 	rs := &appsv1.ReplicaSet{}
 	rs.Namespace, rs.Name = "shop", name
@@ -223,8 +223,8 @@ func (w *World) Scale(name string, pods, available int32) {
 	})
 }
 
-// Judge ends an AnalysisRun of namespace shop, and its first metric.
-func (w *World) Judge(name string, phase argov1.AnalysisPhase) {
+// CompleteAnalysisRun sets the phase of an AnalysisRun of namespace shop and of its first metric, with three failed measurements.
+func (w *FakeCluster) CompleteAnalysisRun(name string, phase argov1.AnalysisPhase) {
 	w.t.Helper()
 	run := &argov1.AnalysisRun{}
 	run.Namespace, run.Name = "shop", name
@@ -236,8 +236,8 @@ func (w *World) Judge(name string, phase argov1.AnalysisPhase) {
 	})
 }
 
-// Route sets the canary's weight of HTTPRoute cart.
-func (w *World) Route(weight int32) {
+// SetCanaryWeight sets the weight of the canary in HTTPRoute cart.
+func (w *FakeCluster) SetCanaryWeight(weight int32) {
 	w.t.Helper()
 	route := &gatewayv1.HTTPRoute{}
 	route.Name, route.Namespace = "cart", "shop"
@@ -247,8 +247,8 @@ func (w *World) Route(weight int32) {
 	})
 }
 
-// Deployment of namespace shop.
-func (w *World) Deployment(name string) *appsv1.Deployment {
+// Deployment returns a Deployment of namespace shop.
+func (w *FakeCluster) Deployment(name string) *appsv1.Deployment {
 	w.t.Helper()
 	var d appsv1.Deployment
 	if err := w.Admin.Get(w.t.Context(), client.ObjectKey{Namespace: "shop", Name: name}, &d); err != nil {
@@ -258,7 +258,7 @@ func (w *World) Deployment(name string) *appsv1.Deployment {
 }
 
 // Forbid removes the user's permission to read kinds.
-func (w *World) Forbid(kinds ...string) {
+func (w *FakeCluster) Forbid(kinds ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, kind := range kinds {
@@ -267,19 +267,19 @@ func (w *World) Forbid(kinds ...string) {
 }
 
 // Uninstall removes the definitions of kinds from the cluster.
-func (w *World) Uninstall(kinds ...string) {
+func (w *FakeCluster) Uninstall(kinds ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, kind := range kinds {
-		w.missing[kind] = true
+		w.uninstalled[kind] = true
 	}
 }
 
-// Fail makes every request of the user fail, and ends watches; nil: the cluster responds again.
-func (w *World) Fail(err error) {
+// FailRequests makes every request of the user fail with an error, and ends all watches; nil: the cluster responds again.
+func (w *FakeCluster) FailRequests(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.failing = err
+	w.requestErr = err
 	if err == nil {
 		return
 	}
@@ -289,18 +289,18 @@ func (w *World) Fail(err error) {
 	w.streams = nil
 }
 
-func (w *World) refusal(scheme *runtime.Scheme, o runtime.Object, name string) error {
+func (w *FakeCluster) requestError(scheme *runtime.Scheme, o runtime.Object, name string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.failing != nil {
-		return w.failing
+	if w.requestErr != nil {
+		return w.requestErr
 	}
 	kind := o.GetObjectKind().GroupVersionKind().Kind
 	if kinds, _, err := scheme.ObjectKinds(o); err == nil && kind == "" {
 		kind = kinds[0].Kind
 	}
 	kind = strings.TrimSuffix(kind, "List")
-	if w.missing[kind] {
+	if w.uninstalled[kind] {
 		return &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: kind}}
 	}
 	if !w.forbidden[kind] {
@@ -309,8 +309,8 @@ func (w *World) refusal(scheme *runtime.Scheme, o runtime.Object, name string) e
 	return apierrors.NewForbidden(schema.GroupResource{Resource: strings.ToLower(kind) + "s"}, name, nil)
 }
 
-// All returns the versions of all objects as one text, to show whether anything was changed.
-func (w *World) All(t testing.TB) string {
+// Versions returns the names and resource versions of all objects as one text, to check whether anything was changed.
+func (w *FakeCluster) Versions(t testing.TB) string {
 	t.Helper()
 	var out strings.Builder
 	for _, list := range []client.ObjectList{

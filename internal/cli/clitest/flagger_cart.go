@@ -1,7 +1,7 @@
 package clitest
 
-// FlaggerCart is an idle Canary cart in namespace shop after a release by gatewayapi:v1, and its objects, as Flagger 1.43 leaves
-// them. Serin has written none of its fields.
+// FlaggerCart contains the idle Canary cart in namespace shop after a release with the provider gatewayapi:v1, and its objects, in
+// the form in which Flagger 1.43 writes them. Serin has written none of its fields.
 const FlaggerCart = `
 apiVersion: flagger.app/v1beta1
 kind: Canary
@@ -107,8 +107,8 @@ spec:
     - {group: "", kind: Service, name: cart-primary, port: 80, weight: 100}
     - {group: "", kind: Service, name: cart-canary, port: 80, weight: 0}`
 
-// Flagger is a Deployment of Flagger with a ready pod.
-const Flagger = `
+// FlaggerDeployment is a Deployment of Flagger with a ready pod, to be appended to other manifests.
+const FlaggerDeployment = `
 ---
 apiVersion: apps/v1
 kind: Deployment

@@ -1,7 +1,7 @@
 package clitest
 
-// WebRollout is a Rollout web in namespace shop during a release without a router, and its objects. Its current step, the second,
-// is a pause that the user ends. The third is an analysis of success-rate.
+// WebRollout contains Rollout web in namespace shop during a release without a traffic router, and its objects. The current step,
+// the second, is a pause without a duration. The third step is an analysis of success-rate.
 const WebRollout = `
 apiVersion: argoproj.io/v1alpha1
 kind: Rollout
@@ -126,8 +126,8 @@ firstTimestamp: "1999-12-31T23:59:00Z"
 lastTimestamp: "1999-12-31T23:59:00Z"
 count: 1`
 
-// ArgoRollouts is a Deployment of Argo Rollouts with a ready pod.
-const ArgoRollouts = `
+// ArgoRolloutsDeployment is a Deployment of Argo Rollouts with a ready pod, to be appended to other manifests.
+const ArgoRolloutsDeployment = `
 ---
 apiVersion: apps/v1
 kind: Deployment

@@ -18,115 +18,117 @@ import (
 	rolloutcontroller "github.com/serin-dev/serin/internal/rollout/controller"
 )
 
-// cachedReader reads from the API server what a controller reads from caches: it has their indexes, and reads each list of a namespace once,
-// for all queries. It writes nothing, and is valid for one observation.
+// cachedReader is a client for code that reads from the cache of a controller. It supports the indexes of that cache: for queries
+// of an index it reads all objects of a kind and namespace once. It writes nothing, and is valid for one observation.
 type cachedReader struct {
 	*recordingClient
 
 	indexes map[string]client.IndexerFunc // by kind and field
-	read    *listCache
+	cache   *listCache
 }
 
-// listCache contains the lists that were read.
+// listCache contains the lists that a cachedReader has read.
 type listCache struct {
 	mu    sync.Mutex
-	lists map[string]*listing
+	lists map[string]*cachedList
 }
 
-// listing is a list that was read.
-type listing struct {
+// cachedList is one list, which is read once.
+type cachedList struct {
 	once  sync.Once
 	items []runtime.Object
 	err   error
 }
 
-// newLens creates a lens with the indexes of both controllers.
-func newLens(ctx context.Context, c client.WithWatch) (*cachedReader, error) {
-	l := &cachedReader{recordingClient: &recordingClient{WithWatch: c}, indexes: map[string]client.IndexerFunc{}, read: &listCache{lists: map[string]*listing{}}}
+// newCachedReader creates a reader with the indexes of both controllers.
+func newCachedReader(ctx context.Context, c client.WithWatch) (*cachedReader, error) {
+	r := &cachedReader{recordingClient: &recordingClient{WithWatch: c}, indexes: map[string]client.IndexerFunc{}, cache: &listCache{lists: map[string]*cachedList{}}}
 	for _, index := range []func(context.Context, client.FieldIndexer) error{
 		endpoints.Index, rolloutcontroller.IndexOwners, rolloutcontroller.IndexServices, rolloutcontroller.IndexWorkloads, rolloutcontroller.IndexPlaces, canarycontroller.IndexTargets, canarycontroller.IndexPlaces,
 	} {
-		if err := index(ctx, l); err != nil {
+		if err := index(ctx, r); err != nil {
 			return nil, err
 		}
 	}
-	return l, nil
+	return r, nil
 }
 
 // IndexField implements client.FieldIndexer.
-func (l *cachedReader) IndexField(_ context.Context, object client.Object, field string, of client.IndexerFunc) error {
-	kind, err := l.kind(object)
+func (r *cachedReader) IndexField(_ context.Context, object client.Object, field string, extract client.IndexerFunc) error {
+	kind, err := r.kind(object)
 	if err != nil {
 		return err
 	}
-	l.indexes[kind+" "+field] = of
+	r.indexes[kind+" "+field] = extract
 	return nil
 }
 
-// kind names the kind of an object or a list.
-func (l *cachedReader) kind(object runtime.Object) (string, error) {
-	gvk, err := apiutil.GVKForObject(object, l.Scheme())
+// kind returns the kind and group of an object, or of the items of a list.
+func (r *cachedReader) kind(object runtime.Object) (string, error) {
+	gvk, err := apiutil.GVKForObject(object, r.Scheme())
 	if err != nil {
-		return "", fmt.Errorf("name the kind of %T: %w", object, err)
+		return "", fmt.Errorf("read the kind of %T: %w", object, err)
 	}
 	return strings.TrimSuffix(gvk.Kind, "List") + "." + gvk.Group, nil
 }
 
-// List answers a query to an index from the complete list of the namespace; the API server answers all others.
-func (l *cachedReader) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	kind, err := l.kind(list)
+// List selects the objects of an indexed field from the complete list of the namespace. It sends all other queries to the API
+// server.
+func (r *cachedReader) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	kind, err := r.kind(list)
 	if err != nil {
 		return err
 	}
 	var options client.ListOptions
 	options.ApplyOptions(opts)
-	of, value := l.index(kind, options)
-	if of == nil {
-		return l.recordingClient.List(ctx, list, opts...)
+	extract, value := r.index(kind, options)
+	if extract == nil {
+		return r.recordingClient.List(ctx, list, opts...)
 	}
-	read := l.read.listing(kind + " " + options.Namespace)
+	read := r.cache.entry(kind + " " + options.Namespace)
 	read.once.Do(func() {
 		all, _ := list.DeepCopyObject().(client.ObjectList)
-		if read.err = l.recordingClient.List(ctx, all, client.InNamespace(options.Namespace)); read.err == nil {
+		if read.err = r.recordingClient.List(ctx, all, client.InNamespace(options.Namespace)); read.err == nil {
 			read.items, read.err = meta.ExtractList(all)
 		}
 	})
 	if read.err != nil {
 		return read.err
 	}
-	var wanted []runtime.Object
+	var selected []runtime.Object
 	for _, item := range read.items {
-		object, is := item.(client.Object)
-		if is && slices.Contains(of(object), value) && (options.LabelSelector == nil || options.LabelSelector.Matches(labels.Set(object.GetLabels()))) {
-			wanted = append(wanted, item.DeepCopyObject())
+		object, ok := item.(client.Object)
+		if ok && slices.Contains(extract(object), value) && (options.LabelSelector == nil || options.LabelSelector.Matches(labels.Set(object.GetLabels()))) {
+			selected = append(selected, item.DeepCopyObject())
 		}
 	}
-	return meta.SetList(list, wanted)
+	return meta.SetList(list, selected)
 }
 
-// index is the index of a query, and the value that the query searches for; nil: none.
-func (l *cachedReader) index(kind string, options client.ListOptions) (of client.IndexerFunc, value string) {
+// index returns the function that extracts the values of the indexed field that the options select, and the selected value; nil:
+// the options select no indexed field.
+func (r *cachedReader) index(kind string, options client.ListOptions) (extract client.IndexerFunc, value string) {
 	if options.FieldSelector == nil {
 		return nil, ""
 	}
 	for _, requirement := range options.FieldSelector.Requirements() {
-		if of := l.indexes[kind+" "+requirement.Field]; of != nil {
-			return of, requirement.Value
+		if extract := r.indexes[kind+" "+requirement.Field]; extract != nil {
+			return extract, requirement.Value
 		}
 	}
 	return nil, ""
 }
 
-func (r *listCache) listing(key string) *listing {
+func (r *listCache) entry(key string) *cachedList {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.lists[key] == nil {
-		r.lists[key] = &listing{}
+		r.lists[key] = &cachedList{}
 	}
 	return r.lists[key]
 }
 
-// withOwnWrites is the same lens with a separate record of writes.
-func (l *cachedReader) withOwnWrites() *cachedReader {
-	return &cachedReader{recordingClient: &recordingClient{WithWatch: l.WithWatch}, indexes: l.indexes, read: l.read}
+// withOwnWrites returns a reader with the same cache and a separate record of writes.
+func (r *cachedReader) withOwnWrites() *cachedReader {
+	return &cachedReader{recordingClient: &recordingClient{WithWatch: r.WithWatch}, indexes: r.indexes, cache: r.cache}
 }

@@ -20,71 +20,71 @@ import (
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
-// ErrPointless is the error of an order that has no effect in the state of the release.
-var ErrPointless = errors.New("nothing to do")
+// ErrNoEffect is the error of a command that has no effect in the current state of the release.
+var ErrNoEffect = errors.New("nothing to do")
 
-// Order is a command of the user for a release.
-type Order string
+// Command is a command with which the user controls a release.
+type Command string
 
-// The orders.
+// The commands.
 const (
-	Promote     Order = "promote"
-	PromoteFull Order = "promote --full"
-	Abort       Order = "abort"
-	Retry       Order = "retry"
-	Pause       Order = "pause"
-	Resume      Order = "resume"
+	Promote     Command = "promote"
+	PromoteFull Command = "promote --full"
+	Abort       Command = "abort"
+	Retry       Command = "retry"
+	Pause       Command = "pause"
+	Resume      Command = "resume"
 )
 
 // maxAttempts bounds the attempts to write a change while the release changes concurrently.
 const maxAttempts = 10
 
-// Give passes an order to the controller, by a change of the current object, and returns the release. Errors:
-// ErrPointless, ErrNotFound, ErrAmbiguous, ErrUnreachable.
-func (s *Session) Give(ctx context.Context, order Order, namespace string, name Name) (explain.Key, error) {
+// SendCommand sends a command to the controller by changing the object of the release, and returns the key of the release. Errors:
+// ErrNoEffect, ErrNotFound, ErrAmbiguous, ErrUnreachable.
+func (s *Session) SendCommand(ctx context.Context, command Command, namespace string, name Name) (explain.Key, error) {
 	var err error
 	var key explain.Key
 	for range maxAttempts {
-		object, getErr := s.named(ctx, namespace, name)
+		object, getErr := s.getObject(ctx, namespace, name)
 		if getErr != nil {
 			return explain.Key{}, getErr
 		}
 		key = keyOf(object)
-		changes, refused := changesOf(order, object)
+		changes, refused := changesFor(command, object)
 		if refused != nil {
-			return key, fmt.Errorf("%w: %s %s%s %w", ErrPointless, key.Kind, key.Name, inNamespace(namespace), refused)
+			return key, fmt.Errorf("%w: %s %s%s %w", ErrNoEffect, key.Kind, key.Name, inNamespace(namespace), refused)
 		}
-		if err = s.change(ctx, object, changes); !apierrors.IsConflict(err) {
+		if err = s.applyChanges(ctx, object, changes); !apierrors.IsConflict(err) {
 			break
 		}
 	}
 	if err != nil {
-		return key, explained(string(order)+" "+string(key.Kind)+" "+key.Name+inNamespace(namespace), err, key.Kind)
+		return key, describeError(string(command)+" "+string(key.Kind)+" "+key.Name+inNamespace(namespace), err, key.Kind)
 	}
 	return key, nil
 }
 
-// changes are those of an order: to the object, and to its status.
+// changes are the changes that a command makes to an object and to its status, as merge patches.
 type changes struct {
 	object, status map[string]any
 }
 
-func changesOf(order Order, object client.Object) (changes, error) {
+func changesFor(command Command, object client.Object) (changes, error) {
 	switch object := object.(type) {
 	case *flaggerv1.Canary:
-		return canaryChanges(order, object)
+		return canaryChanges(command, object)
 	case *argov1.Rollout:
-		return rolloutChanges(order, object)
+		return rolloutChanges(command, object)
 	default:
 		return changes{}, fmt.Errorf("is a %T, which has no such command", object)
 	}
 }
 
-// change patches an object in the observed version. The status of a Rollout comes first: if the second patch of a promotion fails,
-// spec.paused still shows the pause.
-func (s *Session) change(ctx context.Context, object client.Object, c changes) error {
+// applyChanges patches an object if it still has the observed version. It patches the status of a Rollout first: if the second
+// patch of a promotion fails, spec.paused still shows that the Rollout is paused.
+func (s *Session) applyChanges(ctx context.Context, object client.Object, c changes) error {
 	if len(c.status) > 0 {
-		patch, err := patchOf(object, map[string]any{"status": c.status})
+		patch, err := newPatch(object, map[string]any{"status": c.status})
 		if err != nil {
 			return err
 		}
@@ -95,15 +95,15 @@ func (s *Session) change(ctx context.Context, object client.Object, c changes) e
 	if len(c.object) == 0 {
 		return nil
 	}
-	patch, err := patchOf(object, c.object)
+	patch, err := newPatch(object, c.object)
 	if err != nil {
 		return err
 	}
 	return s.Client.Patch(ctx, object, patch)
 }
 
-// patchOf is a patch of an object in the observed version.
-func patchOf(object client.Object, tree map[string]any) (client.Patch, error) {
+// newPatch returns a merge patch that fails if the object no longer has the observed version.
+func newPatch(object client.Object, tree map[string]any) (client.Patch, error) {
 	body, err := json.Marshal(jsontree.PinResourceVersion(tree, object.GetResourceVersion()))
 	if err != nil {
 		return nil, fmt.Errorf("write the change of %s: %w", object.GetName(), err)
@@ -111,86 +111,88 @@ func patchOf(object client.Object, tree map[string]any) (client.Patch, error) {
 	return client.RawPatch(types.MergePatchType, body), nil
 }
 
-// canaryChanges writes most orders to the annotation that the controller reads, for the observed run.
-func canaryChanges(order Order, c *flaggerv1.Canary) (changes, error) {
-	switch order {
+// canaryChanges returns the changes for a Canary. Except for pause and resume, this is the annotation that the controller reads;
+// it names the observed run, so that the command has no effect on a later one.
+func canaryChanges(command Command, c *flaggerv1.Canary) (changes, error) {
+	switch command {
 	case Pause, Resume:
-		to := order == Pause
-		if c.Spec.Suspend == to {
-			return changes{}, fmt.Errorf("already has spec.suspend %v", to)
+		suspend := command == Pause
+		if c.Spec.Suspend == suspend {
+			return changes{}, fmt.Errorf("already has spec.suspend %v", suspend)
 		}
-		return changes{object: map[string]any{"spec": map[string]any{"suspend": to}}}, nil
+		return changes{object: map[string]any{"spec": map[string]any{"suspend": suspend}}}, nil
 	case PromoteFull:
 		return changes{}, errors.New("does not support --full: promote runs no further checks")
-	case Promote, Abort, Retry: // a command for this run
+	case Promote, Abort, Retry: // sent as an annotation
 	}
-	if why := pointlessCanary(order, c); why != "" {
-		return changes{}, fmt.Errorf("is %s: %s", cmp.Or(string(c.Status.Phase), "new"), why)
+	if reason := noEffectReason(command, c); reason != "" {
+		return changes{}, fmt.Errorf("is %s: %s", cmp.Or(string(c.Status.Phase), "new"), reason)
 	}
-	command := string(order) + "@" + canary.RunOf(string(c.UID), c.Status)
-	if c.Status.Serin != nil && c.Status.Serin.Command == command {
-		return changes{}, fmt.Errorf("has already carried out %s for this release", order)
+	annotation := string(command) + "@" + canary.RunOf(string(c.UID), c.Status)
+	if c.Status.Serin != nil && c.Status.Serin.Command == annotation {
+		return changes{}, fmt.Errorf("has already carried out %s for this release", command)
 	}
-	return changes{object: map[string]any{"metadata": map[string]any{"annotations": map[string]any{canary.CommandAnnotation: command}}}}, nil
+	return changes{object: map[string]any{"metadata": map[string]any{"annotations": map[string]any{canary.CommandAnnotation: annotation}}}}, nil
 }
 
-// pointlessCanary is why an order would have no effect; empty: it would.
-func pointlessCanary(order Order, c *flaggerv1.Canary) string {
+// noEffectReason returns the reason why a command would have no effect; empty: it would have an effect.
+func noEffectReason(command Command, c *flaggerv1.Canary) string {
 	phase := c.Status.Phase
-	observed := slices.Contains([]flaggerv1.CanaryPhase{flaggerv1.CanaryPhaseWaiting, flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion}, phase)
-	queued := c.Status.Serin != nil && c.Status.Serin.Queue != nil
+	isAnalysed := slices.Contains([]flaggerv1.CanaryPhase{flaggerv1.CanaryPhaseWaiting, flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion}, phase)
+	isQueued := c.Status.Serin != nil && c.Status.Serin.Queue != nil
 	switch {
-	case order == Promote && !observed && !queued:
+	case command == Promote && !isAnalysed && !isQueued:
 		return "no release is waiting or under analysis"
-	case order == Abort && phase == flaggerv1.CanaryPhaseFinalising:
+	case command == Abort && phase == flaggerv1.CanaryPhaseFinalising:
 		return "the new version already serves users: deploy the previous one to return to it"
-	case order == Abort && !observed && phase != flaggerv1.CanaryPhasePromoting:
+	case command == Abort && !isAnalysed && phase != flaggerv1.CanaryPhasePromoting:
 		return "no release is in progress"
-	case order == Retry && phase != flaggerv1.CanaryPhaseFailed:
+	case command == Retry && phase != flaggerv1.CanaryPhaseFailed:
 		return "the last release did not fail"
 	default:
 		return ""
 	}
 }
 
-// rolloutChanges writes the fields by which users control a Rollout, as the API documents.
-func rolloutChanges(order Order, r *argov1.Rollout) (changes, error) {
+// rolloutChanges returns the changes for a Rollout: the fields with which users control a Rollout according to its API.
+func rolloutChanges(command Command, r *argov1.Rollout) (changes, error) {
 	s := r.Status
 	inProgress := s.StableRS != "" && s.CurrentPodHash != s.StableRS
-	spec := func(paused bool) map[string]any { return map[string]any{"spec": map[string]any{"paused": paused}} }
+	specChange := func(paused bool) map[string]any { return map[string]any{"spec": map[string]any{"paused": paused}} }
 	switch {
-	case (order == Pause || order == Resume) && r.Spec.Paused == (order == Pause):
+	case (command == Pause || command == Resume) && r.Spec.Paused == (command == Pause):
 		return changes{}, fmt.Errorf("already has spec.paused %v", r.Spec.Paused)
-	case order == Pause, order == Resume:
-		return changes{object: spec(order == Pause)}, nil
+	case command == Pause, command == Resume:
+		return changes{object: specChange(command == Pause)}, nil
 	case !inProgress:
 		return changes{}, fmt.Errorf("is %s: no release is in progress", cmp.Or(string(s.Phase), "new"))
-	case order == Retry && !s.Abort:
+	case command == Retry && !s.Abort:
 		return changes{}, fmt.Errorf("is %s: the release was not aborted", s.Phase)
-	case order == Retry:
+	case command == Retry:
 		return changes{status: map[string]any{"abort": false}}, nil
-	case order == Abort && s.Abort:
+	case command == Abort && s.Abort:
 		return changes{}, fmt.Errorf("is %s: the release was already aborted", s.Phase)
-	case order == Abort:
+	case command == Abort:
 		return changes{status: map[string]any{"abort": true}}, nil
 	case s.Abort:
 		return changes{}, fmt.Errorf("is %s: the release was aborted: retry it first", s.Phase)
 	}
 	out := changes{}
 	if r.Spec.Paused {
-		out.object = spec(false)
+		out.object = specChange(false)
 	}
-	if order == PromoteFull {
+	if command == PromoteFull {
 		out.status = map[string]any{"promoteFull": true}
 		return out, nil
 	}
-	status, err := promotion(r)
+	status, err := promotionStatusChange(r)
 	out.status = status
 	return out, err
 }
 
-// promotion ends what a release waits for: its pause, an inconclusive analysis, or else the current step.
-func promotion(r *argov1.Rollout) (map[string]any, error) {
+// promotionStatusChange returns the change of the status that ends the pause, the inconclusive analysis or else the current step
+// of a Rollout.
+func promotionStatusChange(r *argov1.Rollout) (map[string]any, error) {
 	s := r.Status
 	index, total := rollout.StepPosition(r.Spec, s)
 	next := map[string]any{"pauseConditions": nil}

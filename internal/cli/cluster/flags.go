@@ -21,15 +21,15 @@ import (
 	"github.com/serin-dev/serin/internal/workload"
 )
 
-// flags are those of the controller.
+// flags contains the flags of a controller.
 type flags struct {
 	operator.Flags
-	// known is false for the defaults.
+	// known is false if the flags are only the defaults.
 	known bool
 }
 
-// parse reads the arguments of a controller. Unknown flags are ignored: a newer controller may have more.
-func parse(args []string) flags {
+// parseFlags parses the arguments of a controller. It ignores unknown flags, because a newer controller may have more.
+func parseFlags(args []string) flags {
 	var f flags
 	set := pflag.NewFlagSet("controller", pflag.ContinueOnError)
 	set.ParseErrorsAllowlist.UnknownFlags = true
@@ -39,7 +39,7 @@ func parse(args []string) flags {
 	return f
 }
 
-// settingsFor are the settings for one Canary. If the flags are unknown, the status shows some of them.
+// settingsFor returns the settings for one Canary. If the flags are unknown, it derives some of them from the status.
 func (f flags) settingsFor(object *flaggerv1.Canary) (canary.Settings, workload.Options) {
 	provider, _ := traffic.Normalize(f.MeshProvider)
 	settings := canary.Settings{
@@ -57,16 +57,17 @@ func (f flags) settingsFor(object *flaggerv1.Canary) (canary.Settings, workload.
 		if shape := strings.Split(own.Shape, "/"); len(shape) == 4 {
 			settings.Provider = shape[1]
 		}
-		if observedBelow(object, settings.MinInterval) {
+		if hasWindowBelow(object, settings.MinInterval) {
 			settings.MinInterval = 0
 		}
 	}
 	return settings, options
 }
 
-// limits are those of concurrent releases. If the flags are unknown, the message of the gate turn in a status contains them.
-func (f flags) limits(turn string) release.ConcurrencyLimits {
-	_, rest, found := strings.Cut(turn, " of at most ")
+// concurrencyLimits returns the limits of concurrent releases. If the flags are unknown, it derives them from the message of the
+// gate turn in the status of a release.
+func (f flags) concurrencyLimits(turnMessage string) release.ConcurrencyLimits {
+	_, rest, found := strings.Cut(turnMessage, " of at most ")
 	if f.known || !found {
 		return f.ReleaseLimits()
 	}
@@ -75,15 +76,15 @@ func (f flags) limits(turn string) release.ConcurrencyLimits {
 	switch {
 	case err != nil:
 		return f.ReleaseLimits()
-	case strings.HasSuffix(turn, "in this namespace"):
+	case strings.HasSuffix(turnMessage, "in this namespace"):
 		return release.ConcurrencyLimits{Namespace: limit}
 	default:
 		return release.ConcurrencyLimits{Cluster: limit}
 	}
 }
 
-// turnOf is the message of the gate turn in the status of a Canary; empty: there is none.
-func turnOf(object *flaggerv1.Canary) string {
+// canaryTurnMessage returns the message of the gate turn in the status of a Canary; empty: there is none.
+func canaryTurnMessage(object *flaggerv1.Canary) string {
 	if object.Status.Serin == nil {
 		return ""
 	}
@@ -95,8 +96,8 @@ func turnOf(object *flaggerv1.Canary) string {
 	return ""
 }
 
-// turnOfRollout is the message of the gate turn in the status of a Rollout; empty: there is none.
-func turnOfRollout(object *argov1.Rollout) string {
+// rolloutTurnMessage returns the message of the gate turn in the status of a Rollout; empty: there is none.
+func rolloutTurnMessage(object *argov1.Rollout) string {
 	if object.Status.Serin == nil {
 		return ""
 	}
@@ -108,20 +109,21 @@ func turnOfRollout(object *argov1.Rollout) string {
 	return ""
 }
 
-// queueOf is the queue of the releases that a controller serves.
-func queueOf(limits release.ConcurrencyLimits, f flags, l *cachedReader) *queue.Queue {
-	line := queue.New(limits, f.Namespace)
+// newQueue creates the queue of the releases that a controller serves.
+func newQueue(limits release.ConcurrencyLimits, f flags, r *cachedReader) *queue.Queue {
+	q := queue.New(limits, f.Namespace)
 	if slices.Contains(f.APIs, "canary") {
-		line.Register(controller.Queued(l, true))
+		q.Register(controller.Queued(r, true))
 	}
 	if slices.Contains(f.APIs, "rollout") {
-		line.Register(rolloutcontroller.Queued(l, true))
+		q.Register(rolloutcontroller.Queued(r, true))
 	}
-	return line
+	return q
 }
 
-// observedBelow reports whether a window was observed for the interval of the Canary, although the minimum interval is longer.
-func observedBelow(object *flaggerv1.Canary, minInterval time.Duration) bool {
+// hasWindowBelow reports whether the status has a window with the interval of the Canary although the minimum interval is longer.
+// Then the controller has a lower minimum.
+func hasWindowBelow(object *flaggerv1.Canary, minInterval time.Duration) bool {
 	plan := canary.NewPlan(object, canary.Settings{Features: func(string) canary.Features { return canary.Features{} }})
 	if plan.Window >= minInterval {
 		return false

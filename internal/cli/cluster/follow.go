@@ -26,33 +26,34 @@ import (
 	"github.com/serin-dev/serin/internal/workload"
 )
 
-// State is the observed state during a watch.
+// State is the observed state of the selected releases at one time.
 type State struct {
-	// Releases sorted by namespace, name and kind.
+	// Releases are sorted by namespace, name and kind.
 	Releases []explain.Observation
-	// Controller that acts on them.
+	// Controller reports whether a controller acts on them.
 	Controller explain.Controller
-	// Lost are the streams that are interrupted and reconnect, one sentence each.
-	Lost []string
+	// Interruptions has one sentence for each interrupted stream.
+	Interruptions []string
 }
 
-// Delays between a change and the observation, so that simultaneous changes are observed once, and between attempts to reach a
-// cluster.
+// The delays of observations and of connections.
 const (
+	// batchDelay is the delay between a change and the observation, so that simultaneous changes are observed once.
 	batchDelay = 100 * time.Millisecond
-	retryFirst = time.Second
-	retryMost  = 15 * time.Second
+	// minRetryDelay and maxRetryDelay are the first and the longest delay between attempts to connect.
+	minRetryDelay = time.Second
+	maxRetryDelay = 15 * time.Second
 )
 
-// maxEvents bounds the events of one release.
+// maxEvents is the maximum number of events of one release.
 const maxEvents = 100
 
-// Follow observes the selected releases whenever they or the objects around them change, and passes every state to emit, until the
-// context is done or emit returns false. It polls only for the end of another controller. A cluster that becomes unreachable is part
-// of the state; only a failure of the first observation is an error: ErrNotFound, ErrAmbiguous, ErrUnreachable.
+// Follow observes the selected releases whenever they or related objects change, and passes every state to emit until the context
+// is done or emit returns false. It polls only for the end of another controller. If the cluster becomes unreachable later, the
+// state says so; only a failure of the first observation is an error: ErrNotFound, ErrAmbiguous, ErrUnreachable.
 func (s *Session) Follow(ctx context.Context, sel Selection, emit func(State) (more bool)) error {
 	ctx, cancel := context.WithCancel(ctx)
-	found, err := s.objects(ctx, sel)
+	found, err := s.readObjects(ctx, sel)
 	if err != nil {
 		cancel()
 		return err
@@ -62,30 +63,30 @@ func (s *Session) Follow(ctx context.Context, sel Selection, emit func(State) (m
 		sel.Names[i].Kind = keyOf(found.objects[i]).Kind
 	}
 	f := &follower{
-		Session: s, sel: sel, emit: emit, unread: found.unread, changes: make(chan change, 64),
-		objects: map[explain.Key]client.Object{}, seen: map[explain.Key]explain.Observation{},
-		events: map[explain.Key]map[string]explain.Event{}, dirty: map[explain.Key]bool{},
-		lost: map[string]error{}, streams: map[string]bool{}, listed: map[explain.Kind]bool{},
+		Session: s, sel: sel, emit: emit, unread: found.unread, changes: make(chan streamChange, 64),
+		objects: map[explain.Key]client.Object{}, observed: map[explain.Key]explain.Observation{},
+		events: map[explain.Key]map[string]explain.Event{}, changed: map[explain.Key]bool{},
+		interrupted: map[string]error{}, streams: map[string]bool{}, listed: map[explain.Kind]bool{},
 	}
 	defer f.group.Wait() //nolint:errcheck // streams return no error
 	defer cancel()
 	f.controllers = s.findControllers(ctx, found.objects)
 	f.controller = f.controllers.summary(found.objects, s.Clock.Now())
 	for _, kind := range sel.Kinds {
-		f.stream(ctx, plural(string(kind)), listOf(kind), client.InNamespace(sel.Namespace))
-		f.stream(ctx, eventsOf+plural(string(kind)), &corev1.EventList{}, eventOptions(sel, kind)...)
+		f.stream(ctx, plural(string(kind)), newObjectList(kind), client.InNamespace(sel.Namespace))
+		f.stream(ctx, eventStreamPrefix+plural(string(kind)), &corev1.EventList{}, eventOptions(sel, kind)...)
 	}
-	f.streamTargets(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}) // nearly all targets
+	f.streamTargets(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}) // the kind of nearly all targets
 	if slices.Contains(sel.Kinds, explain.KindRollout) {
 		f.streamOwned(ctx)
 	}
 	return f.run(ctx)
 }
 
-// eventsOf is the prefix of the names of streams of events.
-const eventsOf = "Events of "
+// eventStreamPrefix is the prefix of the names of event streams.
+const eventStreamPrefix = "Events of "
 
-// streamOwned follows the objects that Rollouts own.
+// streamOwned starts streams of the kinds of objects that Rollouts own.
 func (f *follower) streamOwned(ctx context.Context) {
 	in := client.InNamespace(f.sel.Namespace)
 	f.stream(ctx, "ReplicaSets", metadataList("apps", "v1", "ReplicaSet"), in, client.HasLabels{argov1.PodTemplateHashLabel})
@@ -94,63 +95,66 @@ func (f *follower) streamOwned(ctx context.Context) {
 	}
 }
 
-// follower is one watch. Only run uses its maps; streams pass changes to it.
+// follower is the state of one call of Follow. Only the goroutine of run uses the maps; the goroutines of streams send their
+// changes to it.
 type follower struct {
 	*Session
 	sel     Selection
 	emit    func(State) bool
-	changes chan change
+	changes chan streamChange
 	group   errgroup.Group
-	// unread are the releases that the user has no permission to list.
+	// unread has one sentence for each kind of release that the user has no permission to list.
 	unread []string
 
-	objects map[explain.Key]client.Object
-	seen    map[explain.Key]explain.Observation
-	events  map[explain.Key]map[string]explain.Event
-	dirty   map[explain.Key]bool
-	// lost are the interrupted streams, with their errors; nil for those without permission. lostSince is when the first of them
-	// was lost.
-	lost        map[string]error
-	lostSince   time.Time
-	streams     map[string]bool
-	controllers controllers
-	controller  explain.Controller
-	// listed are the kinds that were listed.
+	objects  map[explain.Key]client.Object
+	observed map[explain.Key]explain.Observation
+	// events contains the events of each release by their names.
+	events map[explain.Key]map[string]explain.Event
+	// changed contains the releases that must be observed again.
+	changed map[explain.Key]bool
+	// interrupted contains the errors of interrupted streams; nil: the user has no permission. interruptedSince is the start of
+	// the first interruption.
+	interrupted      map[string]error
+	interruptedSince time.Time
+	streams          map[string]bool
+	controllers      controllers
+	controller       explain.Controller
+	// listed contains the kinds of releases whose stream has sent all existing objects.
 	listed map[explain.Kind]bool
 }
 
-// synced is true once all releases were listed.
+// synced reports whether all kinds of releases were listed.
 func (f *follower) synced() bool { return len(f.listed) == len(f.sel.Kinds) }
 
-// change is a message of a stream.
-type change struct {
-	// stream is its name.
+// streamChange is a message of a stream.
+type streamChange struct {
+	// stream is the name of the stream.
 	stream string
-	// all are all existing objects, after the stream was opened; nil for a single change.
+	// all contains all existing objects after the stream was opened; nil: the message is about a single object.
 	all []client.Object
-	// object that changed; deleted is true when it was deleted.
+	// object is the object that changed; deleted is true if it was deleted.
 	object  client.Object
 	deleted bool
-	// err is why the stream is interrupted; denied is true where it does not reconnect.
+	// err is the error that interrupted the stream; denied is true if the stream does not reconnect.
 	err    error
 	denied bool
 }
 
 func (f *follower) run(ctx context.Context) error {
 	var due <-chan time.Time
-	wait := retryFirst
+	wait := minRetryDelay
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case c := <-f.changes:
-			if kind, is := kindOf(c.stream); is && c.denied {
-				return explained("watch "+c.stream+inNamespace(f.sel.Namespace), c.err, kind)
+			if kind, ok := kindOf(c.stream); ok && c.denied {
+				return describeError("watch "+c.stream+inNamespace(f.sel.Namespace), c.err, kind)
 			}
 			if f.record(c) && f.synced() && !f.emitState() {
 				return nil
 			}
-			if len(f.dirty) > 0 && due == nil {
+			if len(f.changed) > 0 && due == nil {
 				due = f.Clock.After(batchDelay)
 			}
 		case <-due:
@@ -159,26 +163,26 @@ func (f *follower) run(ctx context.Context) error {
 				if ctx.Err() != nil {
 					return nil //nolint:nilerr // the caller ended it
 				}
-				if len(f.lost) == 0 {
-					f.lostSince = f.Clock.Now()
+				if len(f.interrupted) == 0 {
+					f.interruptedSince = f.Clock.Now()
 				}
-				f.lost[observation] = err
-				due, wait = f.Clock.After(wait), min(2*wait, retryMost)
+				f.interrupted[observationStream] = err
+				due, wait = f.Clock.After(wait), min(2*wait, maxRetryDelay)
 			} else {
-				delete(f.lost, observation)
-				wait = retryFirst
+				delete(f.interrupted, observationStream)
+				wait = minRetryDelay
 			}
 			if !f.emitState() {
 				return nil
 			}
 			if due == nil && f.hasOtherController() {
-				due = f.Clock.After(retryMost) // no event reports the end of the other controller
+				due = f.Clock.After(maxRetryDelay) // no event reports the end of the other controller
 			}
 		}
 	}
 }
 
-// kindOf is the kind of release of a stream.
+// kindOf returns the kind of release that a stream follows; false: the stream follows other objects.
 func kindOf(stream string) (explain.Kind, bool) {
 	i := slices.IndexFunc(kinds, func(k explain.Kind) bool { return plural(string(k)) == stream })
 	if i < 0 {
@@ -189,81 +193,81 @@ func kindOf(stream string) (explain.Kind, bool) {
 
 // hasOtherController reports whether another controller acts on one of the releases.
 func (f *follower) hasOtherController() bool {
-	for _, seen := range f.seen {
-		if seen.SharedContext().OtherController.Sign != "" {
+	for _, observation := range f.observed {
+		if observation.Shared().OtherController.Sign != "" {
 			return true
 		}
 	}
 	return false
 }
 
-// emitState passes the state to the caller, once every release was observed.
+// emitState passes the state to the caller unless a release has not been observed yet. It reports whether the caller wants more.
 func (f *follower) emitState() bool {
 	state := State{Controller: f.controller}
 	for key := range f.objects {
-		seen, ok := f.seen[key]
+		observed, ok := f.observed[key]
 		if !ok {
 			return true // its first observation is due
 		}
-		around := seen.SharedContext()
-		around.Events = oldestFirst(f.events[key])
-		state.Releases = append(state.Releases, seen.WithContext(around))
+		shared := observed.Shared()
+		shared.Events = oldestFirst(f.events[key])
+		state.Releases = append(state.Releases, observed.WithShared(shared))
 	}
 	slices.SortFunc(state.Releases, func(a, b explain.Observation) int { return a.Key().Compare(b.Key()) })
-	state.Lost = f.losses()
+	state.Interruptions = f.interruptionSentences()
 	return f.emit(state)
 }
 
-// losses are the interrupted streams, one sentence each; a cluster that does not respond is reported once, not for each kind.
-func (f *follower) losses() []string {
+// interruptionSentences returns one sentence for each interrupted stream. A cluster that does not respond is reported only once.
+func (f *follower) interruptionSentences() []string {
 	out := slices.Clone(f.unread)
-	for _, name := range slices.Sorted(maps.Keys(f.lost)) {
-		switch err := f.lost[name]; {
+	for _, name := range slices.Sorted(maps.Keys(f.interrupted)) {
+		switch err := f.interrupted[name]; {
 		case err == nil:
 			out = append(out, noPermission("watch "+name)+" Changes are shown late.")
-		case !slices.ContainsFunc(out, func(text string) bool { return strings.HasPrefix(text, unreachable) }):
-			out = append(out, fmt.Sprintf("%s since %s: %v", unreachable, f.lostSince.UTC().Format(time.TimeOnly)+"Z", outbound.RedactError(err)))
+		case !slices.ContainsFunc(out, func(text string) bool { return strings.HasPrefix(text, unreachablePrefix) }):
+			out = append(out, fmt.Sprintf("%s since %s: %v", unreachablePrefix, f.interruptedSince.UTC().Format(time.TimeOnly)+"Z", outbound.RedactError(err)))
 		}
 	}
 	return out
 }
 
-// observation is the name of the last observation among the streams.
-const observation = "observation"
+// observationStream is the key of the observation among the interrupted streams.
+const observationStream = "observation"
 
-// unreachable begins the sentence about a cluster that cannot be reached.
-const unreachable = "The cluster does not respond"
+// unreachablePrefix is the beginning of the sentence about a cluster that does not respond.
+const unreachablePrefix = "The cluster does not respond"
 
-// record records a change, and reports whether the state changes without an observation.
-func (f *follower) record(c change) bool {
+// record records a change, and reports whether it changes the state before the next observation.
+func (f *follower) record(c streamChange) bool {
 	if c.err != nil {
-		if len(f.lost) == 0 {
-			f.lostSince = f.Clock.Now()
+		if len(f.interrupted) == 0 {
+			f.interruptedSince = f.Clock.Now()
 		}
-		before, known := f.lost[c.stream]
-		f.lost[c.stream] = c.err
+		before, known := f.interrupted[c.stream]
+		f.interrupted[c.stream] = c.err
 		if c.denied {
-			f.lost[c.stream] = nil
+			f.interrupted[c.stream] = nil
 		}
-		return !known || fmt.Sprint(before) != fmt.Sprint(f.lost[c.stream])
+		return !known || fmt.Sprint(before) != fmt.Sprint(f.interrupted[c.stream])
 	}
-	_, was := f.lost[c.stream]
-	delete(f.lost, c.stream)
-	if kind, is := kindOf(c.stream); is {
-		return f.recordReleases(kind, c) || was
+	_, wasInterrupted := f.interrupted[c.stream]
+	delete(f.interrupted, c.stream)
+	if kind, isRelease := kindOf(c.stream); isRelease {
+		return f.recordReleases(kind, c) || wasInterrupted
 	}
-	if strings.HasPrefix(c.stream, eventsOf) {
-		return f.recordEvents(c) || was
+	if strings.HasPrefix(c.stream, eventStreamPrefix) {
+		return f.recordEvents(c) || wasInterrupted
 	}
 	for _, object := range append(c.all, c.object) {
 		if object != nil {
 			f.markAffected(object)
 		}
 	}
-	return was
+	return wasInterrupted
 }
 
-func (f *follower) recordReleases(kind explain.Kind, c change) bool {
+func (f *follower) recordReleases(kind explain.Kind, c streamChange) bool {
 	removed := false
 	if c.all != nil {
 		f.listed[kind] = true
@@ -283,17 +287,17 @@ func (f *follower) recordReleases(kind explain.Kind, c change) bool {
 			continue
 		}
 		key := keyOf(object)
-		if c.deleted || !f.sel.takes(key, object.GetLabels()) {
-			_, had := f.objects[key]
+		if c.deleted || !f.sel.matches(key, object.GetLabels()) {
+			_, existed := f.objects[key]
 			f.forget(key)
-			removed = removed || had
+			removed = removed || existed
 			continue
 		}
 		if old := f.objects[key]; old != nil && old.GetResourceVersion() == object.GetResourceVersion() && old.GetUID() == object.GetUID() {
 			continue
 		}
-		f.objects[key], f.dirty[key] = object, true
-		if by, at := writer([]client.Object{object}); f.controller.State != explain.Running && wroteRecently(at, f.Clock.Now()) {
+		f.objects[key], f.changed[key] = object, true
+		if by, at := lastStatusWriter([]client.Object{object}); f.controller.State != explain.Running && isRecentWrite(at, f.Clock.Now()) {
 			f.controller = explain.Controller{State: explain.Active, Message: fmt.Sprintf("%s last wrote a status at %s", by, at.UTC().Format(time.RFC3339))}
 		}
 	}
@@ -302,23 +306,23 @@ func (f *follower) recordReleases(kind explain.Kind, c change) bool {
 
 func (f *follower) forget(key explain.Key) {
 	delete(f.objects, key)
-	delete(f.seen, key)
-	delete(f.dirty, key)
+	delete(f.observed, key)
+	delete(f.changed, key)
 }
 
-func (f *follower) recordEvents(c change) bool {
+func (f *follower) recordEvents(c streamChange) bool {
 	for _, object := range append(c.all, c.object) {
 		event, ok := object.(*corev1.Event)
 		if !ok || c.deleted {
 			continue
 		}
-		of := addEvent(f.events, event)
-		if len(of) > maxEvents {
-			dropOldest(of)
+		own := addEvent(f.events, event)
+		if len(own) > maxEvents {
+			dropOldest(own)
 		}
 		key := explain.Key{Kind: explain.Kind(event.InvolvedObject.Kind), Namespace: event.InvolvedObject.Namespace, Name: event.InvolvedObject.Name}
-		if f.objects[key] != nil && otherControllerInEvents(oldestFirst(of)) != "" {
-			f.dirty[key] = true // the acting controller is observed as well
+		if f.objects[key] != nil && otherControllerInEvents(oldestFirst(own)) != "" {
+			f.changed[key] = true // the acting controller is observed as well
 		}
 	}
 	return true
@@ -334,40 +338,40 @@ func dropOldest(events map[string]explain.Event) {
 	delete(events, oldest)
 }
 
-// markAffected marks the releases that depend on an object: workloads and routes by their names, and objects that a Rollout owns.
+// markAffected marks the releases to which an object belongs: as their workload, as their route, or because a Rollout owns it.
 func (f *follower) markAffected(object client.Object) {
 	for key, release := range f.objects {
 		switch of := release.(type) {
 		case *flaggerv1.Canary:
-			seen, _ := f.seen[key].(*explain.Canary)
-			f.dirty[key] = f.dirty[key] || f.affects(object, of, seen)
+			observed, _ := f.observed[key].(*explain.Canary)
+			f.changed[key] = f.changed[key] || f.affects(object, of, observed)
 		case *argov1.Rollout:
-			f.dirty[key] = f.dirty[key] || belongs(object, of)
+			f.changed[key] = f.changed[key] || isWorkloadOrOwned(object, of)
 		}
-		if !f.dirty[key] {
-			delete(f.dirty, key)
+		if !f.changed[key] {
+			delete(f.changed, key)
 		}
 	}
 }
 
 // affects reports whether an object is a workload or a route of a Canary.
-func (f *follower) affects(object client.Object, c *flaggerv1.Canary, seen *explain.Canary) bool {
+func (f *follower) affects(object client.Object, c *flaggerv1.Canary, observed *explain.Canary) bool {
 	kind := object.GetObjectKind().GroupVersionKind().GroupKind()
-	for _, target := range targets(c) {
+	for _, target := range workloadsOf(c) {
 		if target.Kind.GroupKind() == kind && object.GetNamespace() == c.Namespace && object.GetName() == target.Name {
 			return true
 		}
 	}
-	if seen == nil {
+	if observed == nil {
 		return false
 	}
-	return slices.ContainsFunc(routes(f.controllers.flags.Routers(), c, seen.Snapshot.Plan.Provider), func(ref traffic.Ref) bool {
+	return slices.ContainsFunc(routeRefs(f.controllers.flags.Routers(), c, observed.Snapshot.Plan.Provider), func(ref traffic.Ref) bool {
 		return ref.GVK.GroupKind() == kind && ref.Namespace == object.GetNamespace() && ref.Name == object.GetName()
 	})
 }
 
-// belongs reports whether a Rollout owns an object, or refers to it as its workload.
-func belongs(object client.Object, r *argov1.Rollout) bool {
+// isWorkloadOrOwned reports whether a Rollout refers to an object as its workload, or owns it.
+func isWorkloadOrOwned(object client.Object, r *argov1.Rollout) bool {
 	if metav1.IsControlledBy(object, r) {
 		return true
 	}
@@ -375,8 +379,8 @@ func belongs(object client.Object, r *argov1.Rollout) bool {
 	return ref != nil && object.GetObjectKind().GroupVersionKind().Kind == ref.Kind && object.GetNamespace() == r.Namespace && object.GetName() == ref.Name
 }
 
-// targets are the two workloads of a Canary.
-func targets(c *flaggerv1.Canary) []workload.Object {
+// workloadsOf returns the two workloads of a Canary.
+func workloadsOf(c *flaggerv1.Canary) []workload.Object {
 	kind := (&workload.Workloads{}).ForCanary(c)
 	if kind == nil {
 		return nil
@@ -385,29 +389,29 @@ func targets(c *flaggerv1.Canary) []workload.Object {
 	return slices.DeleteFunc(reads, func(read workload.Object) bool { return read.Kind != reads[0].Kind })
 }
 
-// streamTargets follows a kind of workload.
+// streamTargets starts a stream of a kind of workload.
 func (f *follower) streamTargets(ctx context.Context, kind schema.GroupVersionKind) {
 	name := plural(kind.Kind)
 	if kind.Group == flaggerv1.KnativeGroup {
-		name = "Knative " + name // Kubernetes has a kind of that name as well
+		name = "Knative " + name // the name is also that of a Kubernetes kind
 	}
 	f.stream(ctx, name, metadataList(kind.Group, kind.Version, kind.Kind), client.InNamespace(f.sel.Namespace))
 }
 
-// observe observes the releases that changed, and those that another controller acts on.
+// observe observes the changed releases, and those on which another controller acts.
 func (f *follower) observe(ctx context.Context) error {
-	if f.hasOtherController() || slices.ContainsFunc(slices.Collect(maps.Keys(f.dirty)), f.eventNamesOtherController) {
+	if f.hasOtherController() || slices.ContainsFunc(slices.Collect(maps.Keys(f.changed)), f.eventNamesOtherController) {
 		all := slices.Collect(maps.Values(f.objects))
 		f.controllers = f.findControllers(ctx, all)
 		f.controller = f.controllers.summary(all, f.Clock.Now())
 	}
-	for key, seen := range f.seen {
-		if seen.SharedContext().OtherController.Sign != "" {
-			f.dirty[key] = true
+	for key, observation := range f.observed {
+		if observation.Shared().OtherController.Sign != "" {
+			f.changed[key] = true
 		}
 	}
 	var objects []client.Object
-	for key := range f.dirty {
+	for key := range f.changed {
 		objects = append(objects, f.objects[key])
 	}
 	observed, err := f.observeAll(ctx, objects, f.controllers.flags)
@@ -416,10 +420,10 @@ func (f *follower) observe(ctx context.Context) error {
 	}
 	for _, one := range observed {
 		key := one.Key()
-		around := one.SharedContext()
-		around.OtherController = f.controllers.otherControllerOf(ctx, objectOf(one), oldestFirst(f.events[key]), f.Clock.Now())
-		f.seen[key] = one.WithContext(around)
-		delete(f.dirty, key)
+		shared := one.Shared()
+		shared.OtherController = f.controllers.otherControllerFor(ctx, objectOf(one), oldestFirst(f.events[key]), f.Clock.Now())
+		f.observed[key] = one.WithShared(shared)
+		delete(f.changed, key)
 		if c, is := one.(*explain.Canary); is {
 			f.streamAround(ctx, c)
 		}
@@ -432,12 +436,12 @@ func (f *follower) eventNamesOtherController(key explain.Key) bool {
 	return otherControllerInEvents(oldestFirst(f.events[key])) != ""
 }
 
-// streamAround follows the kinds of the objects around a Canary.
-func (f *follower) streamAround(ctx context.Context, seen *explain.Canary) {
-	for _, target := range targets(seen.Object) {
+// streamAround starts streams of the kinds of workloads and routes of a Canary.
+func (f *follower) streamAround(ctx context.Context, observed *explain.Canary) {
+	for _, target := range workloadsOf(observed.Object) {
 		f.streamTargets(ctx, target.Kind)
 	}
-	for _, ref := range routes(f.controllers.flags.Routers(), seen.Object, seen.Snapshot.Plan.Provider) {
+	for _, ref := range routeRefs(f.controllers.flags.Routers(), observed.Object, observed.Snapshot.Plan.Provider) {
 		f.stream(ctx, plural(ref.GVK.Kind)+inNamespace(ref.Namespace), metadataList(ref.GVK.Group, ref.GVK.Version, ref.GVK.Kind), client.InNamespace(ref.Namespace))
 	}
 }
@@ -448,13 +452,13 @@ func metadataList(group, version, kind string) client.ObjectList {
 	return list
 }
 
-// stream follows one kind for as long as the follower runs; a second call with the same name does nothing.
+// stream starts a stream of one kind that reconnects until the follower ends. A second call with the same name has no effect.
 func (f *follower) stream(ctx context.Context, name string, list client.ObjectList, options ...client.ListOption) {
 	if f.streams[name] {
 		return
 	}
 	f.streams[name] = true
-	send := func(c change) {
+	send := func(c streamChange) {
 		c.stream = name
 		select {
 		case f.changes <- c:
@@ -462,11 +466,11 @@ func (f *follower) stream(ctx context.Context, name string, list client.ObjectLi
 		}
 	}
 	f.group.Go(func() error {
-		wait := retryFirst
+		wait := minRetryDelay
 		for ctx.Err() == nil {
 			version, err := f.list(ctx, list, options, send)
 			if err == nil {
-				wait = retryFirst
+				wait = minRetryDelay
 				err = f.watch(ctx, list, version, options, send)
 			}
 			switch {
@@ -474,26 +478,26 @@ func (f *follower) stream(ctx context.Context, name string, list client.ObjectLi
 				continue
 			case ctx.Err() != nil:
 				return nil //nolint:nilerr // the caller ended it
-			case forbidden(err), meta.IsNoMatchError(err):
-				send(change{err: err, denied: true})
+			case isForbidden(err), meta.IsNoMatchError(err):
+				send(streamChange{err: err, denied: true})
 				return nil
 			}
-			send(change{err: err})
+			send(streamChange{err: err})
 			select {
 			case <-ctx.Done():
 			case <-f.Clock.After(wait):
 			}
-			wait = min(2*wait, retryMost)
+			wait = min(2*wait, maxRetryDelay)
 		}
 		return nil
 	})
 }
 
-// list reads all objects of a kind.
-func (f *follower) list(ctx context.Context, of client.ObjectList, options []client.ListOption, send func(change)) (version string, err error) {
-	list, ok := of.DeepCopyObject().(client.ObjectList)
+// list sends all objects of a kind, and returns the resource version of the list.
+func (f *follower) list(ctx context.Context, emptyList client.ObjectList, options []client.ListOption, send func(streamChange)) (version string, err error) {
+	list, ok := emptyList.DeepCopyObject().(client.ObjectList)
 	if !ok {
-		return "", fmt.Errorf("%T is not a list", of)
+		return "", fmt.Errorf("%T is not a list", emptyList)
 	}
 	if err := f.Client.List(ctx, list, options...); err != nil {
 		return "", err
@@ -505,15 +509,15 @@ func (f *follower) list(ctx context.Context, of client.ObjectList, options []cli
 	all := make([]client.Object, 0, len(items))
 	for _, item := range items {
 		if object, ok := item.(client.Object); ok {
-			all = append(all, decoded(typedAs(object, list)))
+			all = append(all, decodeState(withKind(object, list)))
 		}
 	}
-	send(change{all: all})
+	send(streamChange{all: all})
 	return list.GetResourceVersion(), nil
 }
 
-// typedAs sets the kind of an item of a list, which lists omit.
-func typedAs(object client.Object, list client.ObjectList) client.Object {
+// withKind sets the kind of an item, which items of typed lists lack.
+func withKind(object client.Object, list client.ObjectList) client.Object {
 	if gvk := object.GetObjectKind().GroupVersionKind(); gvk.Kind == "" {
 		gvk = list.GetObjectKind().GroupVersionKind()
 		gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
@@ -522,11 +526,12 @@ func typedAs(object client.Object, list client.ObjectList) client.Object {
 	return object
 }
 
-// watch passes on every change after that version, until the watch ends. Nil: it ended regularly.
-func (f *follower) watch(ctx context.Context, of client.ObjectList, version string, options []client.ListOption, send func(change)) error {
-	list, ok := of.DeepCopyObject().(client.ObjectList)
+// watch sends every change after a resource version until the watch ends. It returns nil if the API server ended the watch
+// normally.
+func (f *follower) watch(ctx context.Context, emptyList client.ObjectList, version string, options []client.ListOption, send func(streamChange)) error {
+	list, ok := emptyList.DeepCopyObject().(client.ObjectList)
 	if !ok {
-		return fmt.Errorf("%T is not a list", of)
+		return fmt.Errorf("%T is not a list", emptyList)
 	}
 	began := f.Clock.Now()
 	w, err := f.Client.Watch(ctx, list, append(slices.Clone(options), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version}})...)
@@ -540,7 +545,7 @@ func (f *follower) watch(ctx context.Context, of client.ObjectList, version stri
 			return nil
 		case event, open := <-w.ResultChan():
 			switch {
-			case !open && f.Clock.Since(began) < retryFirst:
+			case !open && f.Clock.Since(began) < minRetryDelay:
 				return errors.New("the connection ended immediately")
 			case !open:
 				return nil
@@ -553,7 +558,7 @@ func (f *follower) watch(ctx context.Context, of client.ObjectList, version stri
 				continue
 			}
 			if object, ok := event.Object.(client.Object); ok {
-				send(change{object: decoded(typedAs(object, list)), deleted: event.Type == watch.Deleted})
+				send(streamChange{object: decodeState(withKind(object, list)), deleted: event.Type == watch.Deleted})
 			}
 		}
 	}

@@ -19,27 +19,28 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// following runs Follow in a synctest bubble. Each step waits until all goroutines are blocked, and returns the last state.
-type following struct {
+// followRun runs Follow in a synctest bubble, and records the last state and the number of states.
+type followRun struct {
 	states chan cluster.State
-	ended  chan error
+	result chan error
 	cancel context.CancelFunc
 	last   cluster.State
 	count  int
 }
 
-func follow(t *testing.T, w *clitest.World, sel cluster.Selection) *following {
+func startFollow(t *testing.T, w *clitest.FakeCluster, sel cluster.Selection) *followRun {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	f := &following{states: make(chan cluster.State, 1000), ended: make(chan error, 1), cancel: cancel}
+	f := &followRun{states: make(chan cluster.State, 1000), result: make(chan error, 1), cancel: cancel}
 	go func() {
-		f.ended <- w.Session.Follow(ctx, sel, func(s cluster.State) bool { f.states <- s; return true })
+		f.result <- w.Session.Follow(ctx, sel, func(s cluster.State) bool { f.states <- s; return true })
 	}()
-	f.settle()
+	f.waitUntilIdle()
 	return f
 }
 
-func (f *following) settle() {
+// waitUntilIdle waits until all goroutines of the bubble are blocked.
+func (f *followRun) waitUntilIdle() {
 	time.Sleep(time.Second) // in the synctest bubble: simultaneous changes are observed once
 	synctest.Wait()
 	for {
@@ -52,12 +53,12 @@ func (f *following) settle() {
 	}
 }
 
-func (f *following) end(t *testing.T) {
+func (f *followRun) end(t *testing.T) {
 	t.Helper()
 	f.cancel()
 	synctest.Wait()
 	select {
-	case err := <-f.ended:
+	case err := <-f.result:
 		if err != nil {
 			t.Errorf("follow ended with %v", err)
 		}
@@ -68,8 +69,8 @@ func (f *following) end(t *testing.T) {
 
 func TestFollowReportsEveryChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := clitest.NewWorld(t, clitest.Cart+clitest.Controller)
-		f := follow(t, w, cluster.Selection{Namespace: "shop"})
+		w := clitest.NewFakeCluster(t, clitest.Cart+clitest.SerinDeployment)
+		f := startFollow(t, w, cluster.Selection{Namespace: "shop"})
 		defer f.end(t)
 		release := func() *explain.Release {
 			t.Helper()
@@ -85,13 +86,13 @@ func TestFollowReportsEveryChange(t *testing.T) {
 
 		c := w.Canary("cart")
 		w.Change(c, func() { c.Status.FailedChecks = 1 })
-		if f.settle(); release().FailedChecks != 1 {
+		if f.waitUntilIdle(); release().FailedChecks != 1 {
 			t.Errorf("a changed status is not reported")
 		}
 
 		d := w.Deployment("cart")
 		w.Change(d, func() { d.Spec.Replicas = ptr.To[int32](2) })
-		if f.settle(); release().ClosedGate().Name != "canary-ready" {
+		if f.waitUntilIdle(); release().ClosedGate().Name != "canary-ready" {
 			t.Errorf("missing pods are not reported: %v", release().ClosedGate())
 		}
 
@@ -103,21 +104,21 @@ func TestFollowReportsEveryChange(t *testing.T) {
 		if err := w.Admin.Create(t.Context(), event); err != nil {
 			t.Fatal(err)
 		}
-		if f.settle(); len(release().Events) != 2 {
+		if f.waitUntilIdle(); len(release().Events) != 2 {
 			t.Errorf("an event is not reported: %v", release().Events)
 		}
 
 		before := f.count
-		f.settle()
+		f.waitUntilIdle()
 		time.Sleep(time.Hour)
-		if f.settle(); f.count != before {
+		if f.waitUntilIdle(); f.count != before {
 			t.Errorf("reported %d states while nothing changed", f.count-before)
 		}
 
 		if err := w.Admin.Delete(t.Context(), w.Canary("cart")); err != nil {
 			t.Fatal(err)
 		}
-		if f.settle(); len(f.last.Releases) != 0 {
+		if f.waitUntilIdle(); len(f.last.Releases) != 0 {
 			t.Errorf("a deleted release is still reported")
 		}
 	})
@@ -125,30 +126,30 @@ func TestFollowReportsEveryChange(t *testing.T) {
 
 func TestFollowWaitsForAnUnreachableCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := clitest.NewWorld(t, clitest.Cart)
-		f := follow(t, w, cluster.Selection{Namespace: "shop", Names: []cluster.Name{{Name: "cart"}}})
+		w := clitest.NewFakeCluster(t, clitest.Cart)
+		f := startFollow(t, w, cluster.Selection{Namespace: "shop", Names: []cluster.Name{{Name: "cart"}}})
 		defer f.end(t)
-		w.Fail(errors.New("dial tcp 10.0.0.1:443: connect: connection refused"))
-		f.settle()
-		if !slices.ContainsFunc(f.last.Lost, func(text string) bool { return strings.Contains(text, "connection refused") }) {
-			t.Fatalf("nothing says that the cluster is away: %q", f.last.Lost)
+		w.FailRequests(errors.New("dial tcp 10.0.0.1:443: connect: connection refused"))
+		f.waitUntilIdle()
+		if !slices.ContainsFunc(f.last.Interruptions, func(text string) bool { return strings.Contains(text, "connection refused") }) {
+			t.Fatalf("the interruptions do not contain the error of the cluster: %q", f.last.Interruptions)
 		}
 		if len(f.last.Releases) != 1 {
 			t.Errorf("the observed state was lost")
 		}
 		c := w.Canary("cart")
 		w.Change(c, func() { c.Status.FailedChecks = 1 })
-		w.Fail(nil)
+		w.FailRequests(nil)
 		time.Sleep(time.Minute)
-		f.settle()
-		if len(f.last.Lost) != 0 || f.last.Releases[0].Describe(time.Now()).FailedChecks != 1 {
-			t.Errorf("after the cluster came back: lost %q, failed checks %d", f.last.Lost, f.last.Releases[0].Describe(time.Now()).FailedChecks)
+		f.waitUntilIdle()
+		if len(f.last.Interruptions) != 0 || f.last.Releases[0].Describe(time.Now()).FailedChecks != 1 {
+			t.Errorf("after the cluster responds again: interruptions %q, failed checks %d", f.last.Interruptions, f.last.Releases[0].Describe(time.Now()).FailedChecks)
 		}
 	})
 }
 
 func TestFollowRequiresPermissionToReadCanaries(t *testing.T) {
-	w := clitest.NewWorld(t, clitest.Cart)
+	w := clitest.NewFakeCluster(t, clitest.Cart)
 	w.Forbid("Canary")
 	err := w.Session.Follow(t.Context(), cluster.Selection{}, func(cluster.State) bool { return true })
 	if !errors.Is(err, cluster.ErrUnreachable) {
@@ -158,13 +159,13 @@ func TestFollowRequiresPermissionToReadCanaries(t *testing.T) {
 
 func TestFollowReportsMissingPermissions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := clitest.NewWorld(t, clitest.Cart)
+		w := clitest.NewFakeCluster(t, clitest.Cart)
 		w.Forbid("Deployment", "Event")
-		f := follow(t, w, cluster.Selection{Namespace: "shop"})
+		f := startFollow(t, w, cluster.Selection{Namespace: "shop"})
 		defer f.end(t)
-		seen, _ := f.last.Releases[0].(*explain.Canary)
-		if len(f.last.Lost) != 3 || !slices.Contains(seen.Assumed, release.WorkloadPart) {
-			t.Errorf("got lost %q, assumed %q; want three sentences, and the workload", f.last.Lost, seen.Assumed)
+		observed, _ := f.last.Releases[0].(*explain.Canary)
+		if len(f.last.Interruptions) != 3 || !slices.Contains(observed.Assumed, release.WorkloadPart) {
+			t.Errorf("got interruptions %q, assumed %q; want three sentences, and the workload", f.last.Interruptions, observed.Assumed)
 		}
 	})
 }

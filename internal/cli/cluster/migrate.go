@@ -23,10 +23,10 @@ import (
 	"github.com/serin-dev/serin/internal/workload"
 )
 
-// Survey observes everything that a migration from Flagger and Argo Rollouts concerns. Like Observe, it only reads: writes of the first
-// reconciliations are recorded and not sent.
+// Survey observes everything that a migration from Flagger and Argo Rollouts affects. Like Observe, it only reads; it records the
+// writes of the first reconciliations and does not send them.
 func (s *Session) Survey(ctx context.Context, sel Selection) (migrate.Survey, error) {
-	found, err := s.objects(ctx, sel)
+	found, err := s.readObjects(ctx, sel)
 	if err != nil {
 		return migrate.Survey{}, err
 	}
@@ -40,34 +40,34 @@ func (s *Session) Survey(ctx context.Context, sel Selection) (migrate.Survey, er
 		return migrate.Survey{}, err
 	}
 	now := s.Clock.Now()
-	out.Flaggers, out.Argos = controllers.flaggers, controllers.argos
+	out.Flaggers, out.ArgoRollouts = controllers.flaggers, controllers.argos
 	scope := othercontroller.Scope{Namespaces: controllers.flags.OtherControllerNamespaces}
-	out.Held = firstSign(scope.FlaggerSigns("", withoutReadyPods(controllers.flaggers), controllers.leasesNamed(othercontroller.FlaggerLeaseName), now))
-	out.HeldByArgo = firstSign(scope.ArgoRolloutsSigns("", "", withoutReadyPods(controllers.argos), controllers.leases, now))
-	out.Verifies = slices.ContainsFunc(controllers.argos, func(c othercontroller.Controller) bool { return parse(c.Args).Argo.VerifyTargetGroups })
+	out.FlaggerSign = firstSign(scope.FlaggerSigns("", withoutReadyPods(controllers.flaggers), controllers.leasesByName(othercontroller.FlaggerLeaseName), now))
+	out.ArgoRolloutsSign = firstSign(scope.ArgoRolloutsSigns("", "", withoutReadyPods(controllers.argos), controllers.leases, now))
+	out.VerifiesTargetGroups = slices.ContainsFunc(controllers.argos, func(c othercontroller.Controller) bool { return parseFlags(c.Args).Argo.VerifyTargetGroups })
 	for _, unread := range controllers.unread {
 		out.Unread = append(out.Unread, noPermission("read "+unread+" in all namespaces"))
 	}
 	for what, read := range map[string]func(context.Context, *migrate.Survey) error{
-		"the definitions of Canaries and Rollouts": s.prunes, "AnalysisTemplates": s.templates(sel.Namespace),
+		"the definitions of Canaries and Rollouts": s.readPruning, "AnalysisTemplates": s.unmeasurableTemplates(sel.Namespace),
 	} {
 		switch err := read(ctx, &out); {
-		case forbidden(err):
+		case isForbidden(err):
 			out.Unread = append(out.Unread, noPermission("read "+what))
 		case err != nil:
-			return migrate.Survey{}, explained("read "+what, err, explain.KindCanary)
+			return migrate.Survey{}, describeError("read "+what, err, explain.KindCanary)
 		}
 	}
 	slices.Sort(out.Unread)
 	return out, nil
 }
 
-// withoutReadyPods are the controllers without ready pods, whose processes may still run.
-func withoutReadyPods(of []othercontroller.Controller) []othercontroller.Controller {
-	return slices.DeleteFunc(slices.Clone(of), func(c othercontroller.Controller) bool { return c.Ready > 0 })
+// withoutReadyPods returns the controllers without ready pods. Their processes may still run.
+func withoutReadyPods(controllers []othercontroller.Controller) []othercontroller.Controller {
+	return slices.DeleteFunc(slices.Clone(controllers), func(c othercontroller.Controller) bool { return c.Ready > 0 })
 }
 
-// firstSign is the first of these signs; empty: there is none.
+// firstSign returns the first sign; empty: there is none.
 func firstSign(candidates []othercontroller.Candidate) othercontroller.Sign {
 	if len(candidates) == 0 {
 		return othercontroller.Sign{}
@@ -77,14 +77,14 @@ func firstSign(candidates []othercontroller.Candidate) othercontroller.Sign {
 
 // rehearseAll rehearses the first reconciliations of the observed releases.
 func (s *Session) rehearseAll(ctx context.Context, observed []explain.Observation, flags flags, out *migrate.Survey) error {
-	l, err := newLens(ctx, s.Client)
+	l, err := newCachedReader(ctx, s.Client)
 	if err != nil {
 		return err
 	}
 	for _, one := range observed {
 		switch one := one.(type) {
 		case *explain.Canary:
-			rehearsed, err := s.rehearse(ctx, one.Object, flags)
+			rehearsed, err := s.rehearseCanary(ctx, one.Object, flags)
 			if err != nil {
 				return err
 			}
@@ -102,17 +102,17 @@ func (s *Session) rehearseAll(ctx context.Context, observed []explain.Observatio
 	return nil
 }
 
-// rehearseRollout rehearses Serin's first reconciliation of a Rollout of Argo Rollouts, with a client that writes nothing. Without
-// permission to read enough, writes are unknown.
+// rehearseRollout rehearses Serin's first reconciliation of a Rollout with a client that writes nothing. If the user has no
+// permission to read the required objects, the result is empty.
 func (s *Session) rehearseRollout(ctx context.Context, l *cachedReader, object *argov1.Rollout, flags flags) (migrate.ObservedRollout, error) {
 	rehearsed := object.DeepCopy()
 	rehearsed.ManagedFields = nil
 	pass, err := rolloutObserver(ctx, l, object, flags).Rehearse(ctx, rehearsed, s.Clock.Now())
 	switch {
-	case forbidden(err), errors.Is(err, traffic.ErrUnreachable):
+	case isForbidden(err), errors.Is(err, traffic.ErrUnreachable):
 		return migrate.ObservedRollout{}, nil
 	case err != nil && !errors.Is(err, errReadOnly):
-		return migrate.ObservedRollout{}, explained("observe Rollout "+object.Name+inNamespace(object.Namespace), err, explain.KindRollout)
+		return migrate.ObservedRollout{}, describeError("observe Rollout "+object.Name+inNamespace(object.Namespace), err, explain.KindRollout)
 	}
 	out := migrate.ObservedRollout{Decision: pass.Decision, Writes: l.writes}
 	if pass.Refused != nil {
@@ -121,17 +121,17 @@ func (s *Session) rehearseRollout(ctx context.Context, l *cachedReader, object *
 	return out, nil
 }
 
-// prunes reads whether the stored schemas contain Serin's part of the status.
-func (s *Session) prunes(ctx context.Context, out *migrate.Survey) error {
+// readPruning reads whether the API server prunes the fields that Serin adds to the status of Canaries and of Rollouts.
+func (s *Session) readPruning(ctx context.Context, out *migrate.Survey) error {
 	var err error
-	if out.Prunes, err = s.prunesStatus(ctx, "canaries."+flaggerv1.GroupName, flaggerv1.SchemeGroupVersion.Version); err != nil {
+	if out.PrunesCanaries, err = s.prunesStatus(ctx, "canaries."+flaggerv1.GroupName, flaggerv1.SchemeGroupVersion.Version); err != nil {
 		return err
 	}
 	out.PrunesRollouts, err = s.prunesStatus(ctx, "rollouts."+argov1.SchemeGroupVersion.Group, argov1.SchemeGroupVersion.Version)
 	return err
 }
 
-// prunesStatus reports whether a definition prunesStatus the fields that Serin adds to a status.
+// prunesStatus reports whether a definition prunes the fields that Serin adds to a status.
 func (s *Session) prunesStatus(ctx context.Context, name, version string) (bool, error) {
 	definition := &unstructured.Unstructured{}
 	definition.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
@@ -144,24 +144,24 @@ func (s *Session) prunesStatus(ctx context.Context, name, version string) (bool,
 	}
 	versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
 	for _, item := range versions {
-		of, _ := item.(map[string]any)
-		if of["name"] != version {
+		schemaVersion, _ := item.(map[string]any)
+		if schemaVersion["name"] != version {
 			continue
 		}
-		_, has, _ := unstructured.NestedMap(of, "schema", "openAPIV3Schema", "properties", "status", "properties", "serin")
-		keeps, _, _ := unstructured.NestedBool(of, "schema", "openAPIV3Schema", "properties", "status", "x-kubernetes-preserve-unknown-fields")
-		return !has && !keeps, nil
+		_, has, _ := unstructured.NestedMap(schemaVersion, "schema", "openAPIV3Schema", "properties", "status", "properties", "serin")
+		preserves, _, _ := unstructured.NestedBool(schemaVersion, "schema", "openAPIV3Schema", "properties", "status", "x-kubernetes-preserve-unknown-fields")
+		return !has && !preserves, nil
 	}
 	return false, nil
 }
 
-// templates finds the AnalysisTemplates with metrics that Serin cannot measure.
-func (s *Session) templates(namespace string) func(context.Context, *migrate.Survey) error {
+// unmeasurableTemplates returns a function that finds the AnalysisTemplates with metrics that Serin cannot measure.
+func (s *Session) unmeasurableTemplates(namespace string) func(context.Context, *migrate.Survey) error {
 	return func(ctx context.Context, out *migrate.Survey) error {
 		var local argov1.AnalysisTemplateList
 		var all argov1.ClusterAnalysisTemplateList
 		for _, read := range []error{s.Client.List(ctx, &local, client.InNamespace(namespace)), s.Client.List(ctx, &all)} {
-			if unknown(read) {
+			if isUnknownKind(read) {
 				return nil
 			}
 			if read != nil {
@@ -169,16 +169,16 @@ func (s *Session) templates(namespace string) func(context.Context, *migrate.Sur
 			}
 		}
 		for _, t := range local.Items {
-			out.Templates = append(out.Templates, unmeasured(argov1.AnalysisTemplateKind+" "+t.Name+"."+t.Namespace, t.Spec)...)
+			out.Templates = append(out.Templates, withPluginMetrics(argov1.AnalysisTemplateKind+" "+t.Name+"."+t.Namespace, t.Spec)...)
 		}
 		for _, t := range all.Items {
-			out.Templates = append(out.Templates, unmeasured(argov1.ClusterAnalysisTemplateKind+" "+t.Name, t.Spec)...)
+			out.Templates = append(out.Templates, withPluginMetrics(argov1.ClusterAnalysisTemplateKind+" "+t.Name, t.Spec)...)
 		}
 		return nil
 	}
 }
 
-func unmeasured(name string, spec argov1.AnalysisTemplateSpec) []migrate.Template {
+func withPluginMetrics(name string, spec argov1.AnalysisTemplateSpec) []migrate.Template {
 	out := migrate.Template{Name: name}
 	for _, m := range spec.Metrics {
 		if len(m.Provider.Plugin) > 0 {
@@ -191,9 +191,9 @@ func unmeasured(name string, spec argov1.AnalysisTemplateSpec) []migrate.Templat
 	return []migrate.Template{out}
 }
 
-// rehearse rehearses Serin's first two reconciliations of a Canary of Flagger, with a client that writes nothing: the first adopts it,
-// and the second shows what follows. Without permission to read enough, writes are unknown.
-func (s *Session) rehearse(ctx context.Context, object *flaggerv1.Canary, flags flags) (migrate.ObservedCanary, error) {
+// rehearseCanary rehearses Serin's first two reconciliations of a Canary with a client that writes nothing: the first adopts the
+// Canary, and the second shows the next changes. If the user has no permission to read the required objects, the result is empty.
+func (s *Session) rehearseCanary(ctx context.Context, object *flaggerv1.Canary, flags flags) (migrate.ObservedCanary, error) {
 	settings, options := flags.settingsFor(object)
 	recorder := &recordingClient{WithWatch: s.Client}
 	observer := controller.Observer{
@@ -205,10 +205,10 @@ func (s *Session) rehearse(ctx context.Context, object *flaggerv1.Canary, flags 
 	for {
 		decision, refused, err := observer.Rehearse(ctx, rehearsed, s.Clock.Now())
 		switch {
-		case forbidden(err):
+		case isForbidden(err):
 			return migrate.ObservedCanary{}, nil
 		case err != nil:
-			return migrate.ObservedCanary{}, explained("observe Canary "+object.Name+inNamespace(object.Namespace), err, explain.KindCanary)
+			return migrate.ObservedCanary{}, describeError("observe Canary "+object.Name+inNamespace(object.Namespace), err, explain.KindCanary)
 		case refused != nil:
 			return migrate.ObservedCanary{Refused: refused.Error()}, nil //nolint:nilerr // it is the result
 		case !migrate.Adopts(rehearsed.Status, decision):
@@ -221,71 +221,72 @@ func (s *Session) rehearse(ctx context.Context, object *flaggerv1.Canary, flags 
 // recordingClient is a client that records writes and does not send them.
 type recordingClient struct {
 	client.WithWatch
+	// writes contains each write once, as: patch Service shop/cart.
 	writes []string
 }
 
-var errReadOnly = errors.New("nothing is written")
+var errReadOnly = errors.New("the client is read-only")
 
-func (d *recordingClient) record(verb string, object client.Object) error {
+func (c *recordingClient) record(verb string, object client.Object) error {
 	kind := object.GetObjectKind().GroupVersionKind().Kind
 	if kind == "" {
 		kind = strings.TrimPrefix(fmt.Sprintf("%T", object), "*")
 		kind = kind[strings.LastIndex(kind, ".")+1:]
 	}
 	text := fmt.Sprintf("%s %s %s/%s", verb, kind, object.GetNamespace(), object.GetName())
-	if !slices.Contains(d.writes, text) {
-		d.writes = append(d.writes, text)
+	if !slices.Contains(c.writes, text) {
+		c.writes = append(c.writes, text)
 	}
 	return nil
 }
 
-func (d *recordingClient) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
-	return d.record("create", object)
+func (c *recordingClient) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
+	return c.record("create", object)
 }
 
-func (d *recordingClient) Update(_ context.Context, object client.Object, _ ...client.UpdateOption) error {
-	return d.record("update", object)
+func (c *recordingClient) Update(_ context.Context, object client.Object, _ ...client.UpdateOption) error {
+	return c.record("update", object)
 }
 
-func (d *recordingClient) Patch(_ context.Context, object client.Object, _ client.Patch, _ ...client.PatchOption) error {
-	return d.record("patch", object)
+func (c *recordingClient) Patch(_ context.Context, object client.Object, _ client.Patch, _ ...client.PatchOption) error {
+	return c.record("patch", object)
 }
 
-func (d *recordingClient) Delete(_ context.Context, object client.Object, _ ...client.DeleteOption) error {
-	return d.record("delete", object)
+func (c *recordingClient) Delete(_ context.Context, object client.Object, _ ...client.DeleteOption) error {
+	return c.record("delete", object)
 }
 
-// Other requests, which no effect uses, are refused.
+// Other writes, which no effect needs, are refused.
 
-func (d *recordingClient) DeleteAllOf(context.Context, client.Object, ...client.DeleteAllOfOption) error {
+func (c *recordingClient) DeleteAllOf(context.Context, client.Object, ...client.DeleteAllOfOption) error {
 	return errReadOnly
 }
 
-func (d *recordingClient) Apply(context.Context, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+func (c *recordingClient) Apply(context.Context, runtime.ApplyConfiguration, ...client.ApplyOption) error {
 	return errReadOnly
 }
 
-func (d *recordingClient) Status() client.SubResourceWriter            { return drySubResource{} }
-func (d *recordingClient) SubResource(string) client.SubResourceClient { return drySubResource{} }
+func (c *recordingClient) Status() client.SubResourceWriter            { return readOnlySubResource{} }
+func (c *recordingClient) SubResource(string) client.SubResourceClient { return readOnlySubResource{} }
 
-type drySubResource struct{}
+type readOnlySubResource struct{}
 
-func (drySubResource) Get(context.Context, client.Object, client.Object, ...client.SubResourceGetOption) error {
+func (readOnlySubResource) Get(context.Context, client.Object, client.Object, ...client.SubResourceGetOption) error {
 	return errReadOnly
 }
 
-func (drySubResource) Create(context.Context, client.Object, client.Object, ...client.SubResourceCreateOption) error {
+func (readOnlySubResource) Create(context.Context, client.Object, client.Object, ...client.SubResourceCreateOption) error {
 	return errReadOnly
 }
 
-func (drySubResource) Update(context.Context, client.Object, ...client.SubResourceUpdateOption) error {
+func (readOnlySubResource) Update(context.Context, client.Object, ...client.SubResourceUpdateOption) error {
 	return errReadOnly
 }
 
-func (drySubResource) Patch(context.Context, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+func (readOnlySubResource) Patch(context.Context, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
 	return errReadOnly
 }
 
-func (drySubResource) Apply(context.Context, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
+func (readOnlySubResource) Apply(context.Context, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
 	return errReadOnly
 }

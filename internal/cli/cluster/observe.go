@@ -26,23 +26,23 @@ import (
 	"github.com/serin-dev/serin/internal/workload"
 )
 
-// maxConcurrent is the number of releases that are observed concurrently.
+// maxConcurrent is the maximum number of releases that are observed concurrently.
 const maxConcurrent = 8
 
-// Observations are the selected releases at one time.
+// Observations contains the observations of the selected releases at one time.
 type Observations struct {
-	// Releases sorted by namespace, name and kind, or in the order in which they were named.
+	// Releases are sorted by namespace, name and kind, or have the order of the names in the selection.
 	Releases []explain.Observation
-	// Controller that acts on them.
+	// Controller reports whether a controller acts on them.
 	Controller explain.Controller
-	// Unread are the releases that could not be listed, one sentence each.
+	// Unread has one sentence for each kind of release that could not be listed.
 	Unread []string
 }
 
 // Observe observes the selected releases once. Errors: ErrNotFound for a name that does not exist, ErrAmbiguous,
 // ErrUnreachable.
 func (s *Session) Observe(ctx context.Context, sel Selection) (Observations, error) {
-	found, err := s.objects(ctx, sel)
+	found, err := s.readObjects(ctx, sel)
 	if err != nil {
 		return Observations{}, err
 	}
@@ -53,18 +53,18 @@ func (s *Session) Observe(ctx context.Context, sel Selection) (Observations, err
 		return Observations{}, err
 	}
 	for i, one := range observed {
-		around := one.SharedContext()
-		around.Events = events[one.Key()]
-		around.Unread = append(around.Unread, unread...)
-		around.OtherController = controllers.otherControllerOf(ctx, objectOf(one), around.Events, s.Clock.Now())
-		observed[i] = one.WithContext(around)
+		shared := one.Shared()
+		shared.Events = events[one.Key()]
+		shared.Unread = append(shared.Unread, unread...)
+		shared.OtherController = controllers.otherControllerFor(ctx, objectOf(one), shared.Events, s.Clock.Now())
+		observed[i] = one.WithShared(shared)
 	}
 	return Observations{Releases: observed, Controller: controllers.summary(found.objects, s.Clock.Now()), Unread: found.unread}, nil
 }
 
 // observeAll observes releases concurrently.
 func (s *Session) observeAll(ctx context.Context, objects []client.Object, flags flags) ([]explain.Observation, error) {
-	lens, err := newLens(ctx, s.Client)
+	reader, err := newCachedReader(ctx, s.Client)
 	if err != nil {
 		return nil, err
 	}
@@ -76,9 +76,9 @@ func (s *Session) observeAll(ctx context.Context, objects []client.Object, flags
 			var err error
 			switch object := objects[i].(type) {
 			case *flaggerv1.Canary:
-				observed[i], err = s.observeCanary(ctx, lens, object, flags)
+				observed[i], err = s.observeCanary(ctx, reader, object, flags)
 			case *argov1.Rollout:
-				observed[i], err = s.observeRollout(ctx, lens, object, flags)
+				observed[i], err = s.observeRollout(ctx, reader, object, flags)
 			default:
 				err = fmt.Errorf("%T is not a release", object)
 			}
@@ -88,48 +88,48 @@ func (s *Session) observeAll(ctx context.Context, objects []client.Object, flags
 	return observed, group.Wait()
 }
 
-// observeCanary observes everything around one Canary. Parts that the user has no permission to read are as the status implies, and
-// are listed.
+// observeCanary observes one Canary and its related objects. It derives the parts that the user has no permission to read from the
+// status, and lists them.
 func (s *Session) observeCanary(ctx context.Context, l *cachedReader, object *flaggerv1.Canary, flags flags) (*explain.Canary, error) {
-	reading := &lenient{WithWatch: s.Client, denied: map[string]string{}}
+	reader := &lenientClient{WithWatch: s.Client, denied: map[string]string{}}
 	settings, options := flags.settingsFor(object)
 	routers := flags.Routers()
-	asked := object.DeepCopy()
-	asked.ManagedFields = nil
+	input := object.DeepCopy()
+	input.ManagedFields = nil
 	out := &explain.Canary{Object: object}
 	now := s.Clock.Now()
 	metricTypes := operator.MetricTypes()
 	for {
 		observer := controller.Observer{
-			Client: reading, Workloads: &workload.Workloads{Client: reading, Reader: reading, Options: options},
-			Routers: routers, Applier: &traffic.Applier{Client: reading}, Settings: settings, Queue: queueOf(flags.limits(turnOf(object)), flags, l), MetricTypes: metricTypes,
-			Rival: func(ctx context.Context, c *flaggerv1.Canary) (string, error) { return rivalOf(ctx, l, c) },
+			Client: reader, Workloads: &workload.Workloads{Client: reader, Reader: reader, Options: options},
+			Routers: routers, Applier: &traffic.Applier{Client: reader}, Settings: settings, Queue: newQueue(flags.concurrencyLimits(canaryTurnMessage(object)), flags, l), MetricTypes: metricTypes,
+			Rival: func(ctx context.Context, c *flaggerv1.Canary) (string, error) { return conflictingRollout(ctx, l, c) },
 		}
-		snapshot, err := observer.Snapshot(ctx, asked, now)
-		denied := reading.kinds()
+		snapshot, err := observer.Snapshot(ctx, input, now)
+		denied := reader.deniedKinds()
 		switch {
 		case err == nil && metricTypes != nil && denied[flaggerv1.MetricTemplateKind]:
 			metricTypes = nil // the templates are unknown
 			continue
 		case err == nil:
 			out.Snapshot = snapshot
-		case !forbidden(err):
-			return nil, explained("observe Canary "+object.Name+inNamespace(object.Namespace), err, explain.KindCanary)
+		case !isForbidden(err):
+			return nil, describeError("observe Canary "+object.Name+inNamespace(object.Namespace), err, explain.KindCanary)
 		case options.ConfigTracking && (denied["ConfigMap"] || denied["Secret"]):
 			options.ConfigTracking = false
 			continue
-		case asked.Spec.AutoscalerRef != nil && denied[asked.Spec.AutoscalerRef.Kind]:
-			asked.Spec.AutoscalerRef = nil
+		case input.Spec.AutoscalerRef != nil && denied[input.Spec.AutoscalerRef.Kind]:
+			input.Spec.AutoscalerRef = nil
 			continue
 		default:
 			settings.Features = features(routers, object)
-			out.Snapshot = fromStatus(object, settings, now)
+			out.Snapshot = canarySnapshotFromStatus(object, settings, now)
 			out.Assumed = []release.Part{release.WorkloadPart, release.RoutePart}
 		}
 		break
 	}
 	snapshot := &out.Snapshot
-	denied := reading.kinds()
+	denied := reader.deniedKinds()
 	if len(out.Assumed) == 0 && (denied["ConfigMap"] || denied["Secret"]) {
 		assumeConfiguration(snapshot)
 	}
@@ -137,26 +137,27 @@ func (s *Session) observeCanary(ctx context.Context, l *cachedReader, object *fl
 		snapshot.Route = canary.Route{Found: true, Canary: object.Status.CanaryWeight, Confirmation: canary.CannotTell}
 		out.Assumed = []release.Part{release.RoutePart}
 	}
-	out.Unread = reading.sentences()
+	out.Unread = reader.deniedSentences()
 	return out, nil
 }
 
-// rivalOf is the Rollout that releases the target of a Canary; empty: there is none, or none that the user has permission to read.
-func rivalOf(ctx context.Context, l *cachedReader, c *flaggerv1.Canary) (string, error) {
-	rival, err := operator.ConflictingRollout(ctx, l, c)
-	if unknown(err) || forbidden(err) {
+// conflictingRollout returns the Rollout that releases the target of a Canary; empty: there is none, or the user has no permission
+// to read it.
+func conflictingRollout(ctx context.Context, l *cachedReader, c *flaggerv1.Canary) (string, error) {
+	rollout, err := operator.ConflictingRollout(ctx, l, c)
+	if isUnknownKind(err) || isForbidden(err) {
 		return "", nil
 	}
-	return rival, err
+	return rollout, err
 }
 
-// features are the declared features of the router of a plan, which need no cluster.
+// features returns a function for the declared features of a provider, which requires no request.
 func features(routers traffic.Registry, object *flaggerv1.Canary) func(string) canary.Features {
 	return func(provider string) canary.Features { return controller.Features(routers, object, provider) }
 }
 
-// routes are the objects that route the traffic of a Canary.
-func routes(routers traffic.Registry, object *flaggerv1.Canary, provider string) []traffic.Ref {
+// routeRefs returns references to the objects that route the traffic of a Canary.
+func routeRefs(routers traffic.Registry, object *flaggerv1.Canary, provider string) []traffic.Ref {
 	renderer, ok := routers.ForCanary(provider)
 	if !ok || provider == canary.ProviderKubernetes {
 		return nil
@@ -165,22 +166,22 @@ func routes(routers traffic.Registry, object *flaggerv1.Canary, provider string)
 }
 
 func routeDenied(routers traffic.Registry, object *flaggerv1.Canary, provider string, denied map[string]bool) bool {
-	return slices.ContainsFunc(routes(routers, object, provider), func(ref traffic.Ref) bool { return denied[ref.GVK.Kind] })
+	return slices.ContainsFunc(routeRefs(routers, object, provider), func(ref traffic.Ref) bool { return denied[ref.GVK.Kind] })
 }
 
-// fromStatus is the snapshot that the status implies.
-func fromStatus(object *flaggerv1.Canary, settings canary.Settings, now time.Time) canary.Snapshot {
+// canarySnapshotFromStatus derives a snapshot from the status.
+func canarySnapshotFromStatus(object *flaggerv1.Canary, settings canary.Settings, now time.Time) canary.Snapshot {
 	status := object.Status
 	s := canary.Snapshot{
 		Now: now, UID: string(object.UID), Generation: object.Generation, Plan: canary.NewPlan(object, settings), Status: *status.DeepCopy(),
 		Deleting: object.DeletionTimestamp != nil,
 		Route:    canary.Route{Found: true, Canary: status.CanaryWeight, Confirmation: canary.CannotTell},
 	}
-	standing := canary.WorkloadState{
+	assumed := canary.WorkloadState{
 		Found: true, Replicas: 1, Total: 1, Available: 1, Ready: true, RequiredPods: 1,
 		Endpoints: release.Endpoints{Unknown: "assumed"},
 	}
-	s.Workload = canary.Workload{Target: standing, Primary: standing, FlaggerConfigs: status.TrackedConfigs}
+	s.Workload = canary.Workload{Target: assumed, Primary: assumed, FlaggerConfigs: status.TrackedConfigs}
 	s.Workload.Target.FlaggerHash = status.LastAppliedSpec
 	s.Workload.Target.Revision = recordedRevision(status)
 	if own := status.Serin; own != nil {
@@ -189,7 +190,7 @@ func fromStatus(object *flaggerv1.Canary, settings canary.Settings, now time.Tim
 	return s
 }
 
-// recordedRevision is the revision of the target in the status.
+// recordedRevision returns the revision of the target in the status.
 func recordedRevision(status flaggerv1.CanaryStatus) string {
 	if own := status.Serin; own != nil && own.Revision != "" {
 		return own.Revision
@@ -197,8 +198,8 @@ func recordedRevision(status flaggerv1.CanaryStatus) string {
 	return "of " + status.LastAppliedSpec
 }
 
-// assumeConfiguration uses the recorded checksums of configuration that could not be read: missing permissions must not look like a
-// new revision.
+// assumeConfiguration uses the recorded checksums of ConfigMaps and Secrets that could not be read, because missing permissions
+// must not look like a new revision.
 func assumeConfiguration(s *canary.Snapshot) {
 	w := &s.Workload
 	w.FlaggerConfigs = s.Status.TrackedConfigs
@@ -213,47 +214,48 @@ func assumeConfiguration(s *canary.Snapshot) {
 	}
 }
 
-// events are the Kubernetes events about the selected releases, oldest first. No decision depends on them.
+// events returns the Kubernetes events about the selected releases, oldest first, and a message if they cannot be read. That is no
+// error, because no decision depends on events.
 func (s *Session) events(ctx context.Context, sel Selection) (map[explain.Key][]explain.Event, []string) {
 	out := map[explain.Key][]explain.Event{}
-	for _, kind := range sel.wanted() {
+	for _, kind := range sel.kindsOrDefault() {
 		var list corev1.EventList
 		switch err := s.Client.List(ctx, &list, eventOptions(sel, kind)...); {
-		case forbidden(err):
+		case isForbidden(err):
 			return nil, []string{noPermission("read Events" + inNamespace(sel.Namespace))}
 		case err != nil:
 			return nil, []string{"Events" + inNamespace(sel.Namespace) + " cannot be read: " + err.Error() + "."}
 		}
-		by := map[explain.Key]map[string]explain.Event{}
+		byKey := map[explain.Key]map[string]explain.Event{}
 		for i := range list.Items {
-			addEvent(by, &list.Items[i])
+			addEvent(byKey, &list.Items[i])
 		}
-		for key, events := range by {
+		for key, events := range byKey {
 			out[key] = oldestFirst(events)
 		}
 	}
 	return out, nil
 }
 
-// addEvent adds an event to those of its release, by its name.
-func addEvent(by map[explain.Key]map[string]explain.Event, e *corev1.Event) (of map[string]explain.Event) {
+// addEvent adds an event to the events of its release, and returns those events by their names.
+func addEvent(byKey map[explain.Key]map[string]explain.Event, e *corev1.Event) (own map[string]explain.Event) {
 	key := explain.Key{Kind: explain.Kind(e.InvolvedObject.Kind), Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name}
-	if by[key] == nil {
-		by[key] = map[string]explain.Event{}
+	if byKey[key] == nil {
+		byKey[key] = map[string]explain.Event{}
 	}
-	by[key][e.Name] = eventOf(e)
-	return by[key]
+	byKey[key][e.Name] = newEvent(e)
+	return byKey[key]
 }
 
 func eventOptions(sel Selection, kind explain.Kind) []client.ListOption {
-	about := client.MatchingFields{"involvedObject.kind": string(kind)}
+	selector := client.MatchingFields{"involvedObject.kind": string(kind)}
 	if len(sel.Names) == 1 {
-		about["involvedObject.name"] = sel.Names[0].Name
+		selector["involvedObject.name"] = sel.Names[0].Name
 	}
-	return []client.ListOption{client.InNamespace(sel.Namespace), about}
+	return []client.ListOption{client.InNamespace(sel.Namespace), selector}
 }
 
-func eventOf(e *corev1.Event) explain.Event {
+func newEvent(e *corev1.Event) explain.Event {
 	at := e.LastTimestamp.Time
 	if e.Series != nil && e.Series.LastObservedTime.After(at) {
 		at = e.Series.LastObservedTime.Time
@@ -262,8 +264,8 @@ func eventOf(e *corev1.Event) explain.Event {
 	return explain.Event{At: at.UTC(), Type: e.Type, Message: e.Message, Count: int(e.Count)}
 }
 
-// oldestFirst orders events by their time, which has whole seconds only, and then by their names, which contain a more precise time
-// for all known writers.
+// oldestFirst sorts events by their time, which has whole seconds only, and then by their names, which contain a more precise time
+// in the format of all known writers.
 func oldestFirst(events map[string]explain.Event) []explain.Event {
 	names := slices.SortedFunc(maps.Keys(events), func(a, b string) int {
 		return cmp.Or(events[a].At.Compare(events[b].At), strings.Compare(a, b))
@@ -275,41 +277,41 @@ func oldestFirst(events map[string]explain.Event) []explain.Event {
 	return out
 }
 
-// lenient records which kinds the user has no permission to read, and reads them as empty where a release can be described without
-// them.
-type lenient struct {
+// lenientClient records the kinds that the user has no permission to read. It returns no error for kinds without which a release
+// can be described.
+type lenientClient struct {
 	client.WithWatch
-	denied map[string]string // namespaces, by kind
+	denied map[string]string // from kind to namespace
 }
 
-func (l *lenient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+func (l *lenientClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	err := l.WithWatch.Get(ctx, key, obj, opts...)
-	if !forbidden(err) {
+	if !isForbidden(err) {
 		return err
 	}
-	kind := l.deny(obj, key.Namespace)
+	kind := l.recordDenied(obj, key.Namespace)
 	if kind == flaggerv1.MetricTemplateKind {
 		return nil // the controller reports a missing one
 	}
 	return err
 }
 
-func (l *lenient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+func (l *lenientClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	err := l.WithWatch.List(ctx, list, opts...)
-	if !forbidden(err) {
+	if !isForbidden(err) {
 		return err
 	}
 	options := client.ListOptions{}
 	options.ApplyOptions(opts)
-	if l.deny(list, options.Namespace) == endpoints.Kind.Kind {
+	if l.recordDenied(list, options.Namespace) == endpoints.Kind.Kind {
 		return err // an empty list would mean that no pod receives requests
 	}
 	return nil // other releases of the target, and the history of ReplicaSets: the status replaces them
 }
 
-type typed interface{ GetObjectKind() schema.ObjectKind }
+type kindHolder interface{ GetObjectKind() schema.ObjectKind }
 
-func (l *lenient) deny(obj typed, namespace string) string {
+func (l *lenientClient) recordDenied(obj kindHolder, namespace string) string {
 	kind := obj.GetObjectKind().GroupVersionKind().Kind
 	if kind == "" {
 		kind = fmt.Sprintf("%T", obj)
@@ -320,7 +322,7 @@ func (l *lenient) deny(obj typed, namespace string) string {
 	return kind
 }
 
-func (l *lenient) kinds() map[string]bool {
+func (l *lenientClient) deniedKinds() map[string]bool {
 	out := map[string]bool{}
 	for kind := range l.denied {
 		out[kind] = true
@@ -328,7 +330,7 @@ func (l *lenient) kinds() map[string]bool {
 	return out
 }
 
-func (l *lenient) sentences() []string {
+func (l *lenientClient) deniedSentences() []string {
 	var out []string
 	for kind, namespace := range l.denied {
 		out = append(out, noPermission("read "+plural(kind)+inNamespace(namespace)))
@@ -337,10 +339,10 @@ func (l *lenient) sentences() []string {
 	return out
 }
 
-// noPermission is the sentence about an action for which the user has no permission.
+// noPermission returns the sentence about an action for which the user has no permission.
 func noPermission(action string) string { return "No permission to " + action + "." }
 
-// plural is the plural of a kind.
+// plural returns the plural of a kind.
 func plural(kind string) string {
 	switch {
 	case strings.HasSuffix(kind, "s"):

@@ -19,19 +19,19 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// observeCart is one observeCart at cart, ten seconds after its window began.
-func observeCart(t *testing.T, w *clitest.World) (explain.Release, explain.Controller) {
+// observeCart observes Canary cart ten seconds after the start of its window.
+func observeCart(t *testing.T, w *clitest.FakeCluster) (explain.Release, explain.Controller) {
 	t.Helper()
 	time.Sleep(10 * time.Second) // in the synctest bubble, which advances the time at once
-	seen, err := w.Session.Observe(t.Context(), cluster.Selection{Namespace: "shop", Names: []cluster.Name{{Name: "cart"}}})
+	observations, err := w.Session.Observe(t.Context(), cluster.Selection{Namespace: "shop", Names: []cluster.Name{{Name: "cart"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return seen.Releases[0].Describe(w.Session.Clock.Now()), seen.Controller
+	return observations.Releases[0].Describe(w.Session.Clock.Now()), observations.Controller
 }
 
-// verdicts of the gates, by name.
-func verdicts(r explain.Release) []string {
+// gateVerdicts returns the names of the gates with their verdicts.
+func gateVerdicts(r explain.Release) []string {
 	var out []string
 	for _, g := range r.Gates {
 		out = append(out, g.Name+" "+g.Verdict)
@@ -41,14 +41,14 @@ func verdicts(r explain.Release) []string {
 
 func TestObserveReturnsTheGatesOfTheController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := clitest.NewWorld(t, clitest.Cart+clitest.Controller)
+		w := clitest.NewFakeCluster(t, clitest.Cart+clitest.SerinDeployment)
 		got, controller := observeCart(t, w)
 		want := []string{"canary-ready pass", "canary-endpoints pass", "window wait", "route-confirmed pass", "old-samples pass", "request-success-rate wait", "primary-ready pass"}
-		if diff := cmp.Diff(want, verdicts(got)); diff != "" {
+		if diff := cmp.Diff(want, gateVerdicts(got)); diff != "" {
 			t.Errorf("gates (-want +got):\n%s", diff)
 		}
 		if got.NextStep != "weight 40" || got.Weight != 20 || got.State != release.InProgress {
-			t.Errorf("got next step %q, weight %d, state %s; want weight 40, 20, moving", got.NextStep, got.Weight, got.State)
+			t.Errorf("got next step %q, weight %d, state %s; want weight 40, 20, %s", got.NextStep, got.Weight, got.State, release.InProgress)
 		}
 		if len(got.Unread) > 0 {
 			t.Errorf("some objects could not be read: %v", got.Unread)
@@ -77,10 +77,10 @@ func TestObserveUsesTheStatusWithoutPermissions(t *testing.T) {
 	} {
 		t.Run(strings.Join(tc.forbidden, ","), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := clitest.NewWorld(t, clitest.Cart)
+				w := clitest.NewFakeCluster(t, clitest.Cart)
 				w.Forbid(tc.forbidden...)
 				got, _ := observeCart(t, w)
-				if diff := cmp.Diff(tc.gates, verdicts(got)); diff != "" {
+				if diff := cmp.Diff(tc.gates, gateVerdicts(got)); diff != "" {
 					t.Errorf("gates (-want +got):\n%s", diff)
 				}
 				if got.NextStep != "weight 40" || got.Weight != 20 {
@@ -96,7 +96,7 @@ func TestObserveUsesTheStatusWithoutPermissions(t *testing.T) {
 
 func TestAChangedTargetIsObservedWithoutAController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := clitest.NewWorld(t, clitest.Cart)
+		w := clitest.NewFakeCluster(t, clitest.Cart)
 		d := w.Deployment("cart")
 		w.Change(d, func() { d.Spec.Template.Spec.Containers[0].Image = "cart:v3" })
 		got, _ := observeCart(t, w)
@@ -113,31 +113,31 @@ apiVersion: coordination.k8s.io/v1
 kind: Lease
 metadata: {name: flagger-leader-election, namespace: flagger-system}
 spec: {holderIdentity: flagger-1, leaseDurationSeconds: 15, renewTime: "2000-01-01T00:00:05.000000Z"}`
-	loadtester := strings.Replace(clitest.Controller, "[controller,", "[loadtester,", 1)
+	loadtester := strings.Replace(clitest.SerinDeployment, "[controller,", "[loadtester,", 1)
 	for _, tc := range []struct {
-		name, world string
-		forbidden   []string
-		wrote       time.Time
-		want        explain.ControllerState
+		name, manifests string
+		forbidden       []string
+		writtenAt       time.Time
+		want            explain.ControllerState
 	}{
-		{name: "a ready Deployment", world: clitest.Controller, want: explain.Running},
-		{name: "a Deployment without ready pods", world: strings.Replace(clitest.Controller, "readyReplicas: 1", "readyReplicas: 0", 1), want: explain.NotFound},
-		{name: "the load tester is none", world: loadtester, want: explain.NotFound},
-		{name: "one for another namespace", world: strings.Replace(clitest.Controller, "controller,", "controller, -namespace=kitchen,", 1), want: explain.NotFound},
-		{name: "a held lease", world: lease, want: explain.Running},
-		{name: "a lease that was let go long ago", world: strings.Replace(lease, "2000-", "1999-", 1), want: explain.NotFound},
-		{name: "a status written just now", wrote: time.Date(2000, 1, 1, 0, 0, 1, 0, time.UTC), want: explain.Active},
-		{name: "a status written long ago", wrote: time.Date(1999, 1, 1, 0, 0, 1, 0, time.UTC), want: explain.NotFound},
-		{name: "signs that may not be read", forbidden: []string{"Lease"}, want: explain.Unknown},
+		{name: "a ready Deployment", manifests: clitest.SerinDeployment, want: explain.Running},
+		{name: "a Deployment without ready pods", manifests: strings.Replace(clitest.SerinDeployment, "readyReplicas: 1", "readyReplicas: 0", 1), want: explain.NotFound},
+		{name: "a load tester", manifests: loadtester, want: explain.NotFound},
+		{name: "a controller of another namespace", manifests: strings.Replace(clitest.SerinDeployment, "controller,", "controller, -namespace=kitchen,", 1), want: explain.NotFound},
+		{name: "a held lease", manifests: lease, want: explain.Running},
+		{name: "an expired lease", manifests: strings.Replace(lease, "2000-", "1999-", 1), want: explain.NotFound},
+		{name: "a recent status write", writtenAt: time.Date(2000, 1, 1, 0, 0, 1, 0, time.UTC), want: explain.Active},
+		{name: "an old status write", writtenAt: time.Date(1999, 1, 1, 0, 0, 1, 0, time.UTC), want: explain.NotFound},
+		{name: "no permission to read Leases", forbidden: []string{"Lease"}, want: explain.Unknown},
 		{name: "no sign", want: explain.NotFound},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := clitest.NewWorld(t, clitest.Cart+tc.world)
+				w := clitest.NewFakeCluster(t, clitest.Cart+tc.manifests)
 				w.Forbid(tc.forbidden...)
-				if !tc.wrote.IsZero() {
+				if !tc.writtenAt.IsZero() {
 					c := w.Canary("cart")
-					at := metav1.NewTime(tc.wrote)
+					at := metav1.NewTime(tc.writtenAt)
 					w.Change(c, func() {
 						c.ManagedFields = []metav1.ManagedFieldsEntry{{
 							Manager: "serin", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "flagger.app/v1beta1", Time: &at,
@@ -157,17 +157,17 @@ func TestTheFlagsOfTheControllerSetTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		short := strings.Replace(clitest.Cart, "interval: 30s", "interval: 2s", 1)
 		for _, tc := range []struct {
-			name  string
-			world string
-			flags []string
-			want  time.Duration
+			name      string
+			manifests string
+			flags     []string
+			want      time.Duration
 		}{
-			{"its Deployment says them", short + clitest.Controller, nil, 2 * time.Second},
-			{"the person says them", short, []string{"-min-analysis-interval=3s"}, 3 * time.Second},
-			{"the status shows them", strings.Replace(short, "gates:", "gates:\n    - {name: window, verdict: pass, message: observed for 2s}", 1), nil, 2 * time.Second},
-			{"nobody does: the default", short, nil, 10 * time.Second},
+			{"flags of the Deployment", short + clitest.SerinDeployment, nil, 2 * time.Second},
+			{"flags that the user specified", short, []string{"-min-analysis-interval=3s"}, 3 * time.Second},
+			{"minimum in the status", strings.Replace(short, "gates:", "gates:\n    - {name: window, verdict: pass, message: observed for 2s}", 1), nil, 2 * time.Second},
+			{"default", short, nil, 10 * time.Second},
 		} {
-			w := clitest.NewWorld(t, tc.world)
+			w := clitest.NewFakeCluster(t, tc.manifests)
 			w.Session.ControllerFlags = tc.flags
 			got, _ := observeCart(t, w)
 			if length := got.Window.End.Sub(got.Window.Start); length != tc.want {
@@ -179,25 +179,25 @@ func TestTheFlagsOfTheControllerSetTheWindow(t *testing.T) {
 
 func TestErrorsHaveTheirKind(t *testing.T) {
 	for _, tc := range []struct {
-		name string
-		fail error
-		ask  string
-		want error
+		name    string
+		fail    error
+		release string
+		want    error
 	}{
 		{"no such release", nil, "basket", cluster.ErrNotFound},
 		{"no such kind", &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "flagger.app", Kind: "Canary"}}, "cart", cluster.ErrNotFound},
 		{"no response", errors.New("dial tcp 127.0.0.1:6443: connect: connection refused"), "cart", cluster.ErrUnreachable},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := clitest.NewWorld(t, clitest.Cart)
-			w.Fail(tc.fail)
-			_, err := w.Session.Observe(t.Context(), cluster.Selection{Namespace: "shop", Names: []cluster.Name{{Name: tc.ask}}})
+			w := clitest.NewFakeCluster(t, clitest.Cart)
+			w.FailRequests(tc.fail)
+			_, err := w.Session.Observe(t.Context(), cluster.Selection{Namespace: "shop", Names: []cluster.Name{{Name: tc.release}}})
 			if !errors.Is(err, tc.want) {
 				t.Errorf("got %v, want %v", err, tc.want)
 			}
 		})
 	}
-	w := clitest.NewWorld(t, clitest.Cart)
+	w := clitest.NewFakeCluster(t, clitest.Cart)
 	w.Forbid("Canary")
 	if _, err := w.Session.Observe(t.Context(), cluster.Selection{}); !errors.Is(err, cluster.ErrUnreachable) {
 		t.Errorf("without permission to list Canaries: got %v, want %v", err, cluster.ErrUnreachable)

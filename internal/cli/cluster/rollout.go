@@ -22,36 +22,36 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/istio/remotecluster"
 )
 
-// rolloutObserver observes as the controller of the object does.
-func rolloutObserver(ctx context.Context, c *cachedReader, object *argov1.Rollout, flags flags) *controller.Observer {
+// rolloutObserver returns an observer that observes a Rollout as its controller does.
+func rolloutObserver(ctx context.Context, reader *cachedReader, object *argov1.Rollout, flags flags) *controller.Observer {
 	instance := object.Labels[argov1.InstanceIDLabel]
 	return &controller.Observer{
-		Client: c, Reader: c, Routers: flags.Routers(), Applier: &traffic.Applier{Client: c, Groups: c.remoteClients(ctx, object, flags)}, InstanceID: instance, AnswersFromStatus: true,
-		Queue: queueOf(flags.limits(turnOfRollout(object)), flags, c),
-		Runs:  &launch.Launcher{Client: c, ClusterTemplates: c, APIReader: c, InstanceID: instance},
+		Client: reader, Reader: reader, Routers: flags.Routers(), Applier: &traffic.Applier{Client: reader, Groups: reader.remoteClients(ctx, object, flags)}, InstanceID: instance, AnswersFromStatus: true,
+		Queue: newQueue(flags.concurrencyLimits(rolloutTurnMessage(object)), flags, reader),
+		Runs:  &launch.Launcher{Client: reader, ClusterTemplates: reader, APIReader: reader, InstanceID: instance},
 		Rival: func(ctx context.Context, object *argov1.Rollout) (string, error) {
-			rival, err := operator.ConflictingCanary(ctx, c, object)
-			if unknown(err) {
+			canary, err := operator.ConflictingCanary(ctx, reader, object)
+			if isUnknownKind(err) {
 				return "", nil
 			}
-			return rival, err
+			return canary, err
 		},
 	}
 }
 
-// remoteClients are the clients for objects of a Rollout in another cluster: those of Istio, if a Secret refers to one. The user's
-// credentials are not those of the Secret, so the clients refuse every request. Without permission to list Secrets, only this cluster
-// is read. If the namespace of Serin is unknown, the Secret may be in any namespace.
-func (l *cachedReader) remoteClients(ctx context.Context, object *argov1.Rollout, flags flags) map[string]client.Client {
+// remoteClients returns the clients for the objects of a Rollout in another cluster: Istio's objects, if a Secret refers to a
+// primary cluster. The commands do not use the credentials in that Secret, so the clients refuse every request. Without permission
+// to list Secrets, only this cluster is read. If the namespace of Serin is unknown, the Secret may be in any namespace.
+func (r *cachedReader) remoteClients(ctx context.Context, object *argov1.Rollout, flags flags) map[string]client.Client {
 	c := object.Spec.Strategy.Canary
 	if c == nil || !slices.Contains(traffic.RouterNames(c.TrafficRouting), "istio") {
 		return nil
 	}
-	read := l.read.listing("Secret " + remotecluster.SecretLabel)
+	read := r.cache.entry("Secret " + remotecluster.SecretLabel)
 	read.once.Do(func() {
-		found := &metav1.PartialObjectMetadataList{} // their content is not needed
+		found := &metav1.PartialObjectMetadataList{} // without their content
 		found.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
-		if read.err = l.recordingClient.List(ctx, found, client.InNamespace(flags.PrimarySecretNamespace()), client.MatchingLabels{remotecluster.SecretLabel: "true"}); read.err == nil {
+		if read.err = r.recordingClient.List(ctx, found, client.InNamespace(flags.PrimarySecretNamespace()), client.MatchingLabels{remotecluster.SecretLabel: "true"}); read.err == nil {
 			read.items, read.err = meta.ExtractList(found)
 		}
 	})
@@ -62,7 +62,8 @@ func (l *cachedReader) remoteClients(ctx context.Context, object *argov1.Rollout
 		"A Secret with the label "+remotecluster.SecretLabel+" refers to another cluster for the Istio objects of Rollouts, which the command does not read.")}
 }
 
-// observeRollout observes everything around one Rollout. Without permission to read all of it, the snapshot is as the status implies.
+// observeRollout observes one Rollout and its related objects. If the user has no permission to read all of them, it derives the
+// snapshot from the status.
 func (s *Session) observeRollout(ctx context.Context, l *cachedReader, object *argov1.Rollout, flags flags) (*explain.Rollout, error) {
 	out := &explain.Rollout{Object: object}
 	if c := object.Spec.Strategy.Canary; c != nil {
@@ -70,40 +71,40 @@ func (s *Session) observeRollout(ctx context.Context, l *cachedReader, object *a
 	}
 	now := s.Clock.Now()
 	observer := rolloutObserver(ctx, l, object, flags)
-	asked := object.DeepCopy()
-	asked.ManagedFields = nil
-	snapshot, err := observer.Snapshot(ctx, asked, now)
+	input := object.DeepCopy()
+	input.ManagedFields = nil
+	snapshot, err := observer.Snapshot(ctx, input, now)
 	if err == nil {
 		out.Runs, err = runsOf(ctx, l, object)
 	}
 	switch {
-	case forbidden(err):
+	case isForbidden(err):
 		out.Assumed = []release.Part{release.WorkloadPart, release.RoutePart}
 		out.Unread = append(out.Unread, fmt.Sprintf("No permission to read all objects of Rollout %s%s (%v).", object.Name, inNamespace(object.Namespace), err))
-		out.Snapshot = rolloutFromStatus(object)
+		out.Snapshot = rolloutSnapshotFromStatus(object)
 		out.Snapshot.Now = now
 	case errors.Is(err, traffic.ErrUnreachable):
 		out.Assumed = []release.Part{release.WorkloadPart, release.RoutePart}
 		out.Unread = append(out.Unread, err.Error())
-		out.Snapshot = rolloutFromStatus(object)
+		out.Snapshot = rolloutSnapshotFromStatus(object)
 		out.Snapshot.Now = now
 	case err != nil:
-		return nil, explained("observe Rollout "+object.Name+inNamespace(object.Namespace), err, explain.KindRollout)
+		return nil, describeError("observe Rollout "+object.Name+inNamespace(object.Namespace), err, explain.KindRollout)
 	default:
 		out.Snapshot = snapshot
 	}
 	return out, nil
 }
 
-// rolloutFromStatus is the snapshot that the status implies.
-func rolloutFromStatus(object *argov1.Rollout) rollout.Snapshot {
+// rolloutSnapshotFromStatus derives a snapshot from the status.
+func rolloutSnapshotFromStatus(object *argov1.Rollout) rollout.Snapshot {
 	return rollout.Snapshot{
 		Namespace: object.Namespace, Name: object.Name, UID: object.UID, Generation: object.Generation,
 		Spec: *object.Spec.DeepCopy(), Status: *object.Status.DeepCopy(), Hash: object.Status.CurrentPodHash,
 	}
 }
 
-// runsOf are the AnalysisRuns of a Rollout.
+// runsOf returns the AnalysisRuns of a Rollout.
 func runsOf(ctx context.Context, c client.Reader, object *argov1.Rollout) ([]argov1.AnalysisRun, error) {
 	var runs argov1.AnalysisRunList
 	if err := c.List(ctx, &runs, controller.OwnedBy(object)...); err != nil {

@@ -1,8 +1,8 @@
-// Package cluster observes releases with the permissions of the user, once or continuously, and passes the user's orders to the
-// controller.
+// Package cluster observes releases with the permissions of the user, once or continuously, and sends the commands of the user to
+// the controller.
 //
-// It writes only orders, calls no webhook and queries no metrics provider. It must not know terminals, nor how a release is
-// described: package explain does.
+// It writes nothing but commands, calls no webhook and queries no metrics provider. It must not know terminals, nor how a release
+// is described, which is the task of package explain.
 package cluster
 
 import (
@@ -41,12 +41,12 @@ type Session struct {
 	// Client reads from the API server, with the permissions of the user.
 	Client client.WithWatch
 	Clock  clock.WithTicker
-	// ControllerFlags are the arguments of the controller, if the user specifies them. Nil: those of its Deployment, else the
-	// defaults.
+	// ControllerFlags are the arguments of the controller that the user specified; nil: the arguments in its Deployment, or else
+	// the defaults.
 	ControllerFlags []string
 }
 
-// Scheme contains the types that are read.
+// Scheme returns a scheme with the types that this package reads.
 func Scheme() (*runtime.Scheme, error) {
 	scheme := operator.Scheme()
 	if err := appsv1.AddToScheme(scheme); err != nil {
@@ -55,7 +55,7 @@ func Scheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// Limits of the requests of one command, equal to those of kubectl.
+// The rate limits of the requests of one command, equal to those of kubectl.
 const (
 	requestsPerSecond = 50
 	requestsAtOnce    = 300
@@ -66,83 +66,83 @@ func Connect(config *rest.Config, clk clock.WithTicker) (*Session, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = requestsPerSecond, requestsAtOnce
 	config.UserAgent = "serin-cli"
-	config.WarningHandler = rest.NoWarnings{} // warnings concern the writers of objects
+	config.WarningHandler = rest.NoWarnings{} // warnings are meant for the authors of objects
 	scheme, err := Scheme()
 	if err != nil {
 		return nil, err
 	}
 	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
 	if err != nil {
-		return nil, explained("connect to "+config.Host, err, explain.KindCanary)
+		return nil, describeError("connect to "+config.Host, err, explain.KindCanary)
 	}
 	return &Session{Client: c, Clock: clk}, nil
 }
 
-// Name of a release.
+// Name is the name of a release in an argument.
 type Name struct {
-	// Kind; empty: any.
+	// Kind is the kind of the release; empty: any.
 	Kind explain.Kind
 	Name string
 }
 
 // Selection selects releases.
 type Selection struct {
-	// Namespace; empty: all.
+	// Namespace is the namespace of the releases; empty: all namespaces.
 	Namespace string
-	// Kinds; none: all.
+	// Kinds are the kinds of the releases; empty: all kinds.
 	Kinds []explain.Kind
-	// Names of releases in that namespace; none: all of them.
+	// Names are the names of the releases in the namespace; empty: all releases.
 	Names []Name
-	// Labels that a release must have; nil: any.
+	// Labels selects releases by their labels; nil: all releases.
 	Labels labels.Selector
 }
 
-// kinds of release, in the order in which they are read.
+// kinds contains all kinds of releases, in the order in which they are read.
 var kinds = []explain.Kind{explain.KindCanary, explain.KindRollout}
 
-// wanted are the kinds of the selection.
-func (s Selection) wanted() []explain.Kind {
+// kindsOrDefault returns the kinds of the selection, or all kinds if it has none.
+func (s Selection) kindsOrDefault() []explain.Kind {
 	if len(s.Kinds) > 0 {
 		return s.Kinds
 	}
 	return kinds
 }
 
-func (s Selection) takes(key explain.Key, of labels.Set) bool {
+func (s Selection) matches(key explain.Key, set labels.Set) bool {
 	named := func(n Name) bool { return n.Name == key.Name && (n.Kind == "" || n.Kind == key.Kind) }
-	return (s.Namespace == "" || key.Namespace == s.Namespace) && slices.Contains(s.wanted(), key.Kind) &&
+	return (s.Namespace == "" || key.Namespace == s.Namespace) && slices.Contains(s.kindsOrDefault(), key.Kind) &&
 		(len(s.Names) == 0 || slices.ContainsFunc(s.Names, named)) &&
-		(s.Labels == nil || s.Labels.Matches(of))
+		(s.Labels == nil || s.Labels.Matches(set))
 }
 
-// found are the selected objects, and what could not be read.
-type found struct {
+// selectedObjects contains the selected objects, and messages about those that could not be read.
+type selectedObjects struct {
 	objects []client.Object
-	// kinds that could be read.
+	// kinds are the kinds that could be read.
 	kinds  []explain.Kind
 	unread []string
 }
 
-// keyOf is the key of the release of an object.
+// keyOf returns the key of the release that an object defines.
 func keyOf(object client.Object) explain.Key {
 	kind := explain.KindCanary
-	if _, is := object.(*argov1.Rollout); is {
+	if _, ok := object.(*argov1.Rollout); ok {
 		kind = explain.KindRollout
 	}
 	return explain.Key{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}
 }
 
-// objects reads the selected objects, those with names individually, which requires fewer permissions. A kind that the cluster does
-// not know, or that the user has no permission to list, is no error while the other can be read.
-func (s *Session) objects(ctx context.Context, sel Selection) (found, error) {
+// readObjects reads the selected objects. It reads objects with names one by one, which requires fewer permissions. A kind that
+// the cluster does not know, or that the user has no permission to list, is no error if the other kind can be read.
+func (s *Session) readObjects(ctx context.Context, sel Selection) (selectedObjects, error) {
 	if len(sel.Names) == 0 {
-		return s.listed(ctx, sel)
+		return s.listObjects(ctx, sel)
 	}
-	var out found
+	var out selectedObjects
 	for _, name := range sel.Names {
-		object, err := s.named(ctx, sel.Namespace, name)
+		object, err := s.getObject(ctx, sel.Namespace, name)
 		if err != nil {
-			return found{}, err
+			return selectedObjects{}, err
 		}
 		out.objects = append(out.objects, object)
 		if kind := keyOf(object).Kind; !slices.Contains(out.kinds, kind) {
@@ -152,71 +152,72 @@ func (s *Session) objects(ctx context.Context, sel Selection) (found, error) {
 	return out, nil
 }
 
-func (s *Session) listed(ctx context.Context, sel Selection) (found, error) {
-	var out found
+func (s *Session) listObjects(ctx context.Context, sel Selection) (selectedObjects, error) {
+	var out selectedObjects
 	var failures []error
 	options := []client.ListOption{client.InNamespace(sel.Namespace)}
 	if sel.Labels != nil {
 		options = append(options, client.MatchingLabelsSelector{Selector: sel.Labels})
 	}
-	for _, kind := range sel.wanted() {
-		list := listOf(kind)
+	for _, kind := range sel.kindsOrDefault() {
+		list := newObjectList(kind)
 		err := s.Client.List(ctx, list, options...)
 		switch {
-		case err != nil && !unknown(err) && !forbidden(err):
-			return found{}, explained("list "+plural(string(kind))+inNamespace(sel.Namespace), err, kind)
+		case err != nil && !isUnknownKind(err) && !isForbidden(err):
+			return selectedObjects{}, describeError("list "+plural(string(kind))+inNamespace(sel.Namespace), err, kind)
 		case err != nil:
-			failures = append(failures, explained("list "+plural(string(kind))+inNamespace(sel.Namespace), err, kind))
-			if forbidden(err) {
+			failures = append(failures, describeError("list "+plural(string(kind))+inNamespace(sel.Namespace), err, kind))
+			if isForbidden(err) {
 				out.unread = append(out.unread, noPermission("read "+plural(string(kind))+inNamespace(sel.Namespace)))
 			}
 			continue
 		}
 		out.kinds = append(out.kinds, kind)
 		if err := meta.EachListItem(list, func(item runtime.Object) error {
-			if object, is := item.(client.Object); is {
-				out.objects = append(out.objects, decoded(object))
+			if object, ok := item.(client.Object); ok {
+				out.objects = append(out.objects, decodeState(object))
 			}
 			return nil
 		}); err != nil {
-			return found{}, fmt.Errorf("read the list of %s: %w", plural(string(kind)), err)
+			return selectedObjects{}, fmt.Errorf("read the list of %s: %w", plural(string(kind)), err)
 		}
 	}
-	if len(failures) == len(sel.wanted()) || len(out.objects) == 0 && len(out.unread) > 0 {
-		return found{}, severest(failures)
+	if len(failures) == len(sel.kindsOrDefault()) || len(out.objects) == 0 && len(out.unread) > 0 {
+		return selectedObjects{}, mostSevere(failures)
 	}
 	slices.SortFunc(out.objects, func(a, b client.Object) int { return keyOf(a).Compare(keyOf(b)) })
 	return out, nil
 }
 
-// decoded puts the state of a Canary into its field, wherever it is stored.
-func decoded(object client.Object) client.Object {
+// decodeState sets the field for Serin's state of a Canary, which is stored in a condition if the definition of Canaries has no
+// such field.
+func decodeState(object client.Object) client.Object {
 	if c, ok := object.(*flaggerv1.Canary); ok {
 		c.Status = flaggerv1.DecodeState(c.Status)
 	}
 	return object
 }
 
-// listOf is an empty list of a kind.
-func listOf(kind explain.Kind) client.ObjectList {
+// newObjectList returns an empty list of a kind.
+func newObjectList(kind explain.Kind) client.ObjectList {
 	if kind == explain.KindRollout {
 		return &argov1.RolloutList{}
 	}
 	return &flaggerv1.CanaryList{}
 }
 
-// ErrAmbiguous is the error of a name without a kind: there is a release of either kind with that name.
+// ErrAmbiguous is the error of a name without a kind that both a Canary and a Rollout have.
 var ErrAmbiguous = errors.New("ambiguous")
 
-// named reads an object by its name.
-func (s *Session) named(ctx context.Context, namespace string, name Name) (client.Object, error) {
-	wanted := kinds
+// getObject reads an object by its name.
+func (s *Session) getObject(ctx context.Context, namespace string, name Name) (client.Object, error) {
+	candidates := kinds
 	if name.Kind != "" {
-		wanted = []explain.Kind{name.Kind}
+		candidates = []explain.Kind{name.Kind}
 	}
-	var there []client.Object
+	var existing []client.Object
 	var failures []error
-	for _, kind := range wanted {
+	for _, kind := range candidates {
 		var object client.Object = &flaggerv1.Canary{}
 		if kind == explain.KindRollout {
 			object = &argov1.Rollout{}
@@ -224,29 +225,29 @@ func (s *Session) named(ctx context.Context, namespace string, name Name) (clien
 		err := s.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name.Name}, object)
 		switch {
 		case err == nil:
-			there = append(there, decoded(object))
-		case !unknown(err) && !forbidden(err) && !apierrors.IsNotFound(err):
-			return nil, explained("get "+string(kind)+" "+name.Name+inNamespace(namespace), err, kind)
+			existing = append(existing, decodeState(object))
+		case !isUnknownKind(err) && !isForbidden(err) && !apierrors.IsNotFound(err):
+			return nil, describeError("get "+string(kind)+" "+name.Name+inNamespace(namespace), err, kind)
 		default:
-			failures = append(failures, explained("get "+string(kind)+" "+name.Name+inNamespace(namespace), err, kind))
+			failures = append(failures, describeError("get "+string(kind)+" "+name.Name+inNamespace(namespace), err, kind))
 		}
 	}
 	switch {
-	case len(there) > 1:
+	case len(existing) > 1:
 		return nil, failure{ErrAmbiguous, nil, fmt.Sprintf("%s%s is a Canary and a Rollout: use canary/%s or rollout/%s", name.Name, inNamespace(namespace), name.Name, name.Name)}
-	case len(there) == 1:
-		return there[0], nil
+	case len(existing) == 1:
+		return existing[0], nil
 	case len(failures) == 1:
 		return nil, failures[0]
 	case !slices.ContainsFunc(failures, func(err error) bool { return !errors.Is(err, ErrNotFound) }):
 		return nil, failure{ErrNotFound, errors.Join(failures...), fmt.Sprintf("get %s%s: no Canary and no Rollout has that name: list all with: serin get -A", name.Name, inNamespace(namespace))}
 	default:
-		return nil, severest(failures)
+		return nil, mostSevere(failures)
 	}
 }
 
-// severest is the most important failure: denied access before a missing kind.
-func severest(failures []error) error {
+// mostSevere returns the most important failure: denied access takes precedence over a missing kind.
+func mostSevere(failures []error) error {
 	i := slices.IndexFunc(failures, func(err error) bool { return !errors.Is(err, ErrNotFound) })
 	if i >= 0 {
 		return failures[i]
@@ -264,44 +265,46 @@ func inNamespace(namespace string) string {
 	return " in namespace " + namespace
 }
 
-// explained is an error of the API machinery as a message, of a kind that callers can distinguish.
-func explained(what string, err error, kind explain.Kind) error {
+// describeError converts an error of the API machinery to a message, with an error that callers can distinguish.
+func describeError(operation string, err error, kind explain.Kind) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
 	}
 	err = outbound.RedactError(err)
 	switch {
-	case unknown(err):
-		return failure{ErrNotFound, err, what + ": " + uninstalled(kind)}
+	case isUnknownKind(err):
+		return failure{ErrNotFound, err, operation + ": " + notInstalledText(kind)}
 	case apierrors.IsNotFound(err):
-		return failure{ErrNotFound, err, what + ": not found: list all with: serin get -A"}
-	case forbidden(err):
-		return failure{ErrUnreachable, err, what + ": access denied: " + err.Error()}
+		return failure{ErrNotFound, err, operation + ": not found: list all with: serin get -A"}
+	case isForbidden(err):
+		return failure{ErrUnreachable, err, operation + ": access denied: " + err.Error()}
 	default:
-		return failure{ErrUnreachable, err, what + ": " + err.Error()}
+		return failure{ErrUnreachable, err, operation + ": " + err.Error()}
 	}
 }
 
-// unknown reports whether the cluster does not know a kind.
-func unknown(err error) bool { return meta.IsNoMatchError(err) || runtime.IsNotRegisteredError(err) }
+// isUnknownKind reports whether the cluster does not know a kind.
+func isUnknownKind(err error) bool {
+	return meta.IsNoMatchError(err) || runtime.IsNotRegisteredError(err)
+}
 
-func uninstalled(kind explain.Kind) string {
+func notInstalledText(kind explain.Kind) string {
 	if kind == explain.KindRollout {
 		return "this cluster does not have the kind Rollout of argoproj.io: install the definitions with: serin crds --group argoproj.io | kubectl apply --server-side -f -"
 	}
 	return "this cluster does not have the kind Canary of flagger.app: install the definitions with: serin crds | kubectl apply --server-side -f -"
 }
 
-// forbidden reports whether the user has no permission, or is not authenticated.
-func forbidden(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
+// isForbidden reports whether the user has no permission, or is not authenticated.
+func isForbidden(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
 
-// failure is a message with its kind and its cause.
+// failure is an error message with its kind, which is one of the errors above, and its cause.
 type failure struct {
 	kind, cause error
-	text        string
+	message     string
 }
 
-func (f failure) Error() string { return f.text }
+func (f failure) Error() string { return f.message }
 func (f failure) Unwrap() []error {
 	if f.cause == nil {
 		return []error{f.kind}

@@ -11,40 +11,42 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Canary is everything that was observed of one release by a Canary.
+// Canary is an observation of one Canary.
 type Canary struct {
-	Context
+	SharedObservation
 
 	// Object is the stored Canary.
 	Object *flaggerv1.Canary
-	// Snapshot has no answers: the commands send no queries.
+	// Snapshot contains no answers, because the commands send no queries.
 	Snapshot canary.Snapshot
-	// Assumed are the parts of the snapshot that could not be read and are derived from the status.
+	// Assumed lists the parts of the snapshot that could not be read and are derived from the status.
 	Assumed []release.Part
 }
 
-// Key names the Canary.
-func (seen *Canary) Key() Key { return Key{KindCanary, seen.Object.Namespace, seen.Object.Name} }
-
-// Version is that of the object, and of the observation.
-func (seen *Canary) Version() Version {
-	return Version{seen.Object.ResourceVersion, seen.Snapshot.Now}
+// Key implements Observation.
+func (observed *Canary) Key() Key {
+	return Key{KindCanary, observed.Object.Namespace, observed.Object.Name}
 }
 
-// WithContext is the same with other surroundings.
-func (seen *Canary) WithContext(around Context) Observation {
-	other := *seen
-	other.Context = around
+// Version implements Observation.
+func (observed *Canary) Version() Version {
+	return Version{observed.Object.ResourceVersion, observed.Snapshot.Now}
+}
+
+// WithShared implements Observation.
+func (observed *Canary) WithShared(shared SharedObservation) Observation {
+	other := *observed
+	other.SharedObservation = shared
 	return &other
 }
 
-// Describe describes the release at that time.
-func (seen *Canary) Describe(now time.Time) Release {
-	s := seen.Snapshot
+// Describe implements Observation.
+func (observed *Canary) Describe(now time.Time) Release {
+	s := observed.Snapshot
 	s.Now = now
-	s.OtherController = canary.OtherController{Sign: seen.OtherController.Sign, Until: seen.OtherController.Until}
-	v, plan := canary.View(s, seen.Assumed...), s.Plan
-	r := describe(v, seen.Context, "New revision detected!")
+	s.OtherController = canary.OtherController{Sign: observed.OtherController.Sign, Until: observed.OtherController.Until}
+	v, plan := canary.View(s, observed.Assumed...), s.Plan
+	r := newRelease(v, observed.SharedObservation, "New revision detected!")
 	r.Kind, r.Name, r.Namespace, r.Target = KindCanary, plan.Name, plan.Namespace, plan.Kind+"/"+plan.Target
 	r.Provider, r.Strategy = plan.Provider, string(plan.Strategy)
 	r.Suspended, r.Deleting = plan.Suspended, s.Deleting
@@ -53,30 +55,30 @@ func (seen *Canary) Describe(now time.Time) Release {
 		r.Run = own.Run
 	}
 	for _, gate := range v.Gates {
-		r.Gates = append(r.Gates, seen.gate(gate, &r))
+		r.Gates = append(r.Gates, observed.newGate(gate, &r))
 	}
 	return r
 }
 
-// gate formats a gate, with the receiver of its query and what the user can do.
-func (seen *Canary) gate(view release.GateView, r *Release) Gate {
-	g := newGate(view, r, seen.OtherController)
+// newGate formats a gate, with the receiver of its query and the action with which the user opens it.
+func (observed *Canary) newGate(view release.GateView, r *Release) Gate {
+	g := newGate(view, r, observed.OtherController)
 	switch q := view.Question.(type) {
 	case canary.SourcesQuery:
-		g.Asks = "the metrics providers of all checks"
+		g.QueryReceiver = "the metrics providers of all checks"
 	case canary.HookQuery:
-		g.Asks = "webhook " + q.Hook.Name + " at " + outbound.Redact(q.Hook.URL)
-		if g.opensByUser() {
-			g.Do = approval(&q.Hook, r)
+		g.QueryReceiver = "webhook " + q.Hook.Name + " at " + outbound.Redact(q.Hook.URL)
+		if g.waitsForUser() {
+			g.UserAction = approvalAction(&q.Hook, r)
 		}
 	case canary.MetricQuery:
-		g.Asks, g.Check = source(q.Check, seen.Object), true
+		g.QueryReceiver, g.Check = metricSource(q.Check, observed.Object), true
 	}
 	return g
 }
 
-// source describes the source of a measurement.
-func source(check canary.Check, object *flaggerv1.Canary) string {
+// metricSource names the service that a check queries.
+func metricSource(check canary.Check, object *flaggerv1.Canary) string {
 	if check.Source == canary.Template {
 		ref := *check.Metric.TemplateRef
 		if ref.Namespace == "" {
@@ -90,13 +92,13 @@ func source(check canary.Check, object *flaggerv1.Canary) string {
 	return "the Prometheus of the controller"
 }
 
-// approval describes how the user makes a webhook approve; empty for one that requests rollbacks.
-func approval(hook *flaggerv1.CanaryWebhook, r *Release) string {
+// approvalAction describes how the user makes a webhook approve. It is empty for a rollback webhook, which approves nothing.
+func approvalAction(hook *flaggerv1.CanaryWebhook, r *Release) string {
 	if hook.Type == flaggerv1.RollbackHook {
 		return ""
 	}
 	url := outbound.Redact(hook.URL)
-	base, isGate := strings.CutSuffix(url, "/gate/check") // of the load tester, whose gates users open and close
+	base, isGate := strings.CutSuffix(url, "/gate/check") // a gate of the load tester, which users open and close
 	switch {
 	case isGate:
 		return fmt.Sprintf(`curl -d '{"name":%q,"namespace":%q}' %s/gate/open`, r.Name, r.Namespace, base)

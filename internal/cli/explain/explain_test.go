@@ -19,8 +19,8 @@ func TestScenarios(t *testing.T) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			switch d.Cmd {
 			case "why":
-				seen, at := clitest.Seen(t, d)
-				last, now = seen.Describe(at), at
+				observed, at := clitest.ScanObservation(t, d)
+				last, now = observed.Describe(at), at
 				out := "state: " + string(last.State)
 				if last.Result != "" {
 					out += ", last result: " + string(last.Result)
@@ -40,7 +40,7 @@ func TestScenarios(t *testing.T) {
 	})
 }
 
-func TestShortRoundsUp(t *testing.T) {
+func TestFormatDurationRoundsUp(t *testing.T) {
 	for _, tc := range []struct {
 		in   time.Duration
 		want string
@@ -55,16 +55,16 @@ func TestShortRoundsUp(t *testing.T) {
 		{24 * time.Hour, "1d"},
 		{98 * time.Hour, "4d2h"},
 	} {
-		if got := explain.Short(tc.in); got != tc.want {
-			t.Errorf("Short(%v) = %q, want %q", tc.in, got, tc.want)
+		if got := explain.FormatDuration(tc.in); got != tc.want {
+			t.Errorf("FormatDuration(%v) = %q, want %q", tc.in, got, tc.want)
 		}
 	}
 }
 
-// BenchmarkAt explains a release with five remaining weights, as a live view does every second.
-func BenchmarkAt(b *testing.B) {
+// BenchmarkDescribe describes a release with five remaining weights, as the full-screen view does every second.
+func BenchmarkDescribe(b *testing.B) {
 	now := clitest.At(b, "12:00:10")
-	seen, err := clitest.Parse(`
+	observed, err := clitest.ParseObservation(`
 metadata: {name: cart}
 spec:
   targetRef: {apiVersion: apps/v1, kind: Deployment, name: cart}
@@ -73,12 +73,12 @@ status:
   phase: Progressing
   lastTransitionTime: "2026-01-02T12:00:00Z"
   serin: {run: 1f2e, revision: s1-new, promoted: s1-old}
-world: {target: {want: 1, have: 1}, primary: {want: 2, have: 2}}
+observed: {target: {desired: 1, available: 1}, primary: {desired: 2, available: 2}}
 `, now)
 	if err != nil {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		seen.Describe(now)
+		observed.Describe(now)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
-// TestEveryGateIsExplained: for each gate and each of its openers, `serin why` names the gate and who opens it, and shows the command
-// with which the user does.
+// TestEveryGateIsExplained checks that for each gate and each of its openers, `serin why` names the gate and the opener, and shows
+// the command with which the user opens the gate.
 func TestEveryGateIsExplained(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	words := map[release.Opener]string{
@@ -21,11 +21,11 @@ func TestEveryGateIsExplained(t *testing.T) {
 		r := Release{Kind: kind, Name: "cart", Namespace: "shop"}
 		for _, gateKind := range gates {
 			for _, opener := range gateKind.Openers {
-				view := release.GateView{Gate: release.NewWaitingGate(gateKind.Name, opener, "what was observed"), Kind: gateKind}
+				view := release.GateView{Gate: release.NewWaitingGate(gateKind.Name, opener, "observed state"), Kind: gateKind}
 				view.Until = now.Add(time.Minute)
-				sentences := gateSentence(newGate(view, &r, OtherController{Stop: "stop it"}), now, true)
+				sentences := gateSentences(newGate(view, &r, OtherController{StopCommand: "stop it"}), now, true)
 				explained := strings.Join(sentences, "\n")
-				if gateKind.Name == deadlineGate && opener == release.ByTime { // delays nothing, so no release waits for it
+				if gateKind.Name == deadlineGate && opener == release.ByTime { // the deadline delays nothing, so no release waits for it
 					continue
 				}
 				if !strings.Contains(explained, gateKind.Name) || !strings.Contains(explained, words[opener]) {

@@ -1,7 +1,7 @@
-// Package explain describes one release to users: its progress, what it waits for, who opens that, and what follows.
+// Package explain describes one release to users: its progress, the gates that it waits for, who opens them, and the next steps.
 //
-// It formats the views of the state machines (canary.View, rollout.View), and derives nothing about a release. It knows values only.
-// It must not know clients, clocks or terminals.
+// It only formats the views of the state machines (canary.View, rollout.View); it makes no decisions about a release. It knows
+// values, and must not know clients, clocks or terminals.
 package explain
 
 import (
@@ -24,46 +24,48 @@ type Release struct {
 	Namespace string `json:"namespace"`
 	// Target is the workload, as kind/name; for a Rollout without workloadRef, the Rollout.
 	Target string `json:"target"`
-	// Provider divides the traffic.
+	// Provider is the component that splits the traffic: replicas for a Rollout that splits requests by the number of its pods,
+	// service for one that switches Services.
 	Provider string `json:"provider"`
-	// Strategy is canary, ab-testing or blue-green. Provider is replicas for a Rollout that divides requests by the number of its
-	// pods, and service for one that switches Services.
+	// Strategy is canary, ab-testing or blue-green.
 	Strategy string `json:"strategy"`
 
 	// Phase of the status; empty for a release that no controller has observed.
 	Phase string `json:"phase"`
-	// State summarizes whether user action is required.
+	// State summarizes the release, in particular whether it requires user action.
 	State release.State `json:"state"`
 	// Result of the last release; empty while it is in progress.
 	Result release.Result `json:"result,omitempty"`
-	// Message of the status about its phase, or about what blocks the release.
+	// Message is the message of the status about the phase, or about the reason why the release is blocked.
 	Message string `json:"message,omitempty"`
-	// Since is when the release entered its phase.
+	// Since is the time at which the release entered its phase.
 	Since time.Time `json:"since,omitzero"`
-	// Suspended is true while spec.suspend is.
+	// Suspended is true while spec.suspend of a Canary or spec.paused of a Rollout is true.
 	Suspended bool `json:"suspended,omitempty"`
 	// Deleting is true once the object was deleted; a Canary then restores the original objects.
 	Deleting bool `json:"deleting,omitempty"`
 
-	// Weight is the share of requests of the new revision, in percent, as the route has it now.
+	// Weight is the share of requests that the route sends to the new revision now, in percent.
 	Weight int `json:"weight"`
 	// Mirrored is true while requests are copied to the canary.
 	Mirrored bool `json:"mirrored,omitempty"`
-	// Iterations is the number of windows of an A/B test or blue/green release that were opened; TotalIterations is the desired
-	// number, 0 for other strategies.
+	// Iterations is the number of observation windows that an A/B test or blue/green release has opened; TotalIterations is the
+	// desired number, 0 for other strategies.
 	Iterations      int `json:"iterations"`
 	TotalIterations int `json:"totalIterations,omitempty"`
-	// Step is the current step of a Rollout, counted from 1; TotalSteps is their number.
+	// Step is the current step of a Rollout, counted from 1; TotalSteps is the number of steps.
 	Step       int `json:"step,omitempty"`
 	TotalSteps int `json:"totalSteps,omitempty"`
-	// FailedChecks so far; at Threshold, the release is rolled back. A Rollout has none: each of its metrics has a limit.
+	// FailedChecks is the number of failed checks; at Threshold, the release is rolled back. Both are 0 for a Rollout, whose
+	// metrics have a limit each.
 	FailedChecks int `json:"failedChecks"`
 	Threshold    int `json:"threshold"`
 
-	// Revision is the last released revision of the target, Promoted the one that the primary runs.
-	Revision string `json:"revision,omitempty"`
-	Promoted string `json:"promoted,omitempty"`
-	// PromotionFailed is true if the last release failed during its promotion, so that the new revision still serves.
+	// Revision is the last released revision of the target; PromotedRevision is the one that the primary or the stable ReplicaSet
+	// runs.
+	Revision         string `json:"revision,omitempty"`
+	PromotedRevision string `json:"promoted,omitempty"`
+	// PromotionFailed is true if the last release failed during its promotion, so that the canary still serves users.
 	PromotionFailed bool `json:"promotionFailed,omitempty"`
 	// Run identifies this attempt to release the revision.
 	Run string `json:"run,omitempty"`
@@ -74,19 +76,19 @@ type Release struct {
 	Gates []Gate `json:"gates,omitempty"`
 	// NextStep is what happens when all gates pass; empty while the release is idle.
 	NextStep string `json:"nextStep,omitempty"`
-	// Steps are all following steps, if nothing fails and the release waits only for time.
+	// Steps are all remaining steps, provided that nothing fails and that the release waits only for time.
 	Steps []Step `json:"steps,omitempty"`
 
-	// Events of the release, oldest first, as far as Kubernetes still has them.
+	// Events are the events of the release that Kubernetes has not deleted yet, oldest first.
 	Events []Event `json:"events,omitempty"`
-	// Unread are the objects that the user has no permission to read, one sentence each; information about them comes from the
-	// status.
+	// Unread has one sentence for each kind of object that the user has no permission to read; information about them comes from
+	// the status.
 	Unread []string `json:"unread,omitempty"`
 }
 
-// Window is the observation of one weight or iteration.
+// Window is the interval during which one weight or iteration is observed.
 type Window struct {
-	// Start is when the route had the weight, End when the checks are queried.
+	// Start is the time at which the route had the weight; End is the time at which the checks are queried.
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end"`
 }
@@ -95,60 +97,61 @@ type Window struct {
 type Gate struct {
 	// Name of the gate, for example canary-ready, window, success-rate.
 	Name string `json:"name"`
-	// Verdict is pass, ask, wait or fail. A query waits until the gates before it pass, and asks until it is answered; see Last for
-	// the previous answer.
+	// Verdict is pass, ask, wait or fail. The verdict of a query is wait until the gates before it pass, and then ask until the
+	// query is answered; for the previous answer, see LastVerdict.
 	Verdict string `json:"verdict"`
-	// Message describes the observed state, as a sentence without a full stop.
+	// Message describes the observed state in a sentence without a full stop.
 	Message string `json:"message,omitempty"`
-	// Opener is what opens the gate: time, cluster, answer or person. Empty when it passes.
+	// Opener names what opens the gate: time, cluster, answer or person (the user); empty if the gate passes.
 	Opener string `json:"opener,omitempty"`
 	// Check is true for an entry of spec.analysis.metrics.
 	Check bool `json:"check,omitempty"`
-	// Asks is the receiver of the query: a webhook without the query of its URL, a metric template, a Prometheus.
-	Asks string `json:"asks,omitempty"`
-	// Do is what the user can do to open the gate.
-	Do string `json:"do,omitempty"`
-	// Value was measured last, Limit is what it is compared with, Query is its query with resolved variables.
+	// QueryReceiver is the receiver of the query: a webhook (its URL without the query part), a metric template or a Prometheus.
+	QueryReceiver string `json:"asks,omitempty"`
+	// UserAction is a command, or the description of an action, with which the user opens the gate.
+	UserAction string `json:"do,omitempty"`
+	// Value is the last measured value, Limit the limit of the check, and Query the query with resolved variables.
 	Value string `json:"value,omitempty"`
 	Limit string `json:"limit,omitempty"`
 	Query string `json:"query,omitempty"`
-	// Last is the verdict on the previous answer, pass or fail, while the next one is awaited.
-	Last string `json:"last,omitempty"`
-	// Since is the time since which the verdict applies; zero: unknown.
+	// LastVerdict is the verdict on the previous answer, pass or fail, while the next answer is pending.
+	LastVerdict string `json:"last,omitempty"`
+	// Since is the time of the last change of the verdict; zero: unknown.
 	Since time.Time `json:"since,omitzero"`
-	// Until is when time opens the gate, when its query is repeated, or the deadline.
+	// Until is the time at which the gate opens, its query is repeated, or its deadline ends.
 	Until time.Time `json:"until,omitzero"`
-	// Otherwise is what happens at the deadline while the gate is closed.
+	// Otherwise describes what happens to a gate that is still closed at Until.
 	Otherwise string `json:"otherwise,omitempty"`
 }
 
-// Step is something that a release does after everything before it is complete.
+// Step is one remaining step of a release.
 type Step struct {
 	// Text describes the step, for example: weight 40.
 	Text string `json:"text"`
-	// Weight is the share of requests of the new revision afterwards, in percent.
+	// Weight is the share of requests of the new revision after the step, in percent.
 	Weight int `json:"weight"`
-	// At is the earliest time at which it can happen.
+	// At is the earliest time of the step.
 	At time.Time `json:"at"`
 }
 
 // Event is a Kubernetes event about the release.
 type Event struct {
-	// At is when it occurred last.
+	// At is the time of its last occurrence.
 	At time.Time `json:"at"`
 	// Type is Normal or Warning.
 	Type    string `json:"type"`
 	Message string `json:"message"`
-	// Count is how often it occurred.
+	// Count is the number of occurrences.
 	Count int `json:"count,omitempty"`
 }
 
-// describe begins the document of a release with what its view shows. firstEvent is how the first event of a release begins.
-func describe(v release.View, around Context, firstEvent string) Release {
+// newRelease returns the description of a release with the fields that its view determines. firstEvent is the prefix of the first
+// event of every release.
+func newRelease(v release.View, shared SharedObservation, firstEvent string) Release {
 	r := Release{
-		Phase: v.Phase, State: v.State, Result: v.Result, Message: v.Message, Since: utc(v.Since),
-		Weight: v.Weight, Mirrored: v.Mirrored, Revision: v.Revision, Promoted: v.Promoted, PromotionFailed: v.PromotionFailed,
-		Events: eventsSince(around.Events, firstEvent), Unread: slices.Clone(around.Unread),
+		Phase: v.Phase, State: v.State, Result: v.Result, Message: v.Message, Since: toUTC(v.Since),
+		Weight: v.Weight, Mirrored: v.Mirrored, Revision: v.Revision, PromotedRevision: v.Promoted, PromotionFailed: v.PromotionFailed,
+		Events: eventsSince(shared.Events, firstEvent), Unread: slices.Clone(shared.Unread),
 	}
 	if v.Window != nil {
 		r.Window = &Window{Start: v.Window.Start.UTC(), End: v.Window.End.UTC()}
@@ -163,46 +166,46 @@ func describe(v release.View, around Context, firstEvent string) Release {
 	return r
 }
 
-// eventsSince are the events from the newest one that begins with a text.
-func eventsSince(events []Event, beginning string) []Event {
+// eventsSince returns the events from the newest one that has the prefix, or all events if none has it.
+func eventsSince(events []Event, prefix string) []Event {
 	for i, event := range slices.Backward(events) {
-		if strings.HasPrefix(event.Message, beginning) {
+		if strings.HasPrefix(event.Message, prefix) {
 			return slices.Clone(events[i:])
 		}
 	}
 	return slices.Clone(events)
 }
 
-// newGate formats a gate, with the command by which the user opens it.
+// newGate formats a gate, with the command with which the user opens it.
 func newGate(view release.GateView, r *Release, other OtherController) Gate {
 	g := Gate{
 		Name: view.Name, Verdict: string(view.Verdict), Message: view.Message, Opener: string(view.Opener),
-		Value: view.Value, Limit: view.Limit, Query: view.Query, Last: string(view.LastVerdict), Since: utc(view.Since), Until: utc(view.Until), Otherwise: view.Otherwise,
+		Value: view.Value, Limit: view.Limit, Query: view.Query, LastVerdict: string(view.LastVerdict), Since: toUTC(view.Since), Until: toUTC(view.Until), Otherwise: view.Otherwise,
 	}
 	switch {
-	case !g.opensByUser():
+	case !g.waitsForUser():
 	case view.Kind.Command != "":
-		g.Do = fmt.Sprintf("serin %s %s/%s -n %s", view.Kind.Command, strings.ToLower(string(r.Kind)), r.Name, r.Namespace)
-	case g.Name == peerGate:
-		g.Do = other.Stop
+		g.UserAction = fmt.Sprintf("serin %s %s/%s -n %s", view.Kind.Command, strings.ToLower(string(r.Kind)), r.Name, r.Namespace)
+	case g.Name == otherControllerGate:
+		g.UserAction = other.StopCommand
 	}
 	return g
 }
 
-// opensByUser reports whether the gate is closed and the user opens it.
-func (g *Gate) opensByUser() bool {
+// waitsForUser reports whether the gate is closed until the user opens it.
+func (g *Gate) waitsForUser() bool {
 	return g.Verdict != string(release.Pass) && g.Opener == string(release.ByUser)
 }
 
-// utc converts a time for documents.
-func utc(t time.Time) time.Time {
+// toUTC converts a time to UTC; the zero time is unchanged.
+func toUTC(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}
 	}
 	return t.UTC()
 }
 
-// ClosedGate is the first gate that does not pass; nil if all do.
+// ClosedGate returns the first gate that does not pass; nil: all pass.
 func (r *Release) ClosedGate() *Gate {
 	for i := range r.Gates {
 		if r.Gates[i].Verdict != "pass" {
@@ -212,17 +215,17 @@ func (r *Release) ClosedGate() *Gate {
 	return nil
 }
 
-// UserGate is the first gate that the user must open; nil if there is none.
+// UserGate returns the first gate that the user must open; nil: there is none.
 func (r *Release) UserGate() *Gate {
 	for i := range r.Gates {
-		if r.Gates[i].opensByUser() {
+		if r.Gates[i].waitsForUser() {
 			return &r.Gates[i]
 		}
 	}
 	return nil
 }
 
-// FullName is the name of the release in texts: as in events for a Canary, with its kind for a Rollout.
+// FullName returns the name of the release in texts: NAME.NAMESPACE as in Flagger's events, with the kind for a Rollout.
 func (r *Release) FullName() string {
 	name := r.Name + "." + r.Namespace
 	if r.Kind == KindRollout {
@@ -231,7 +234,7 @@ func (r *Release) FullName() string {
 	return name
 }
 
-// Argument is the name of the release as an argument of commands.
+// Argument returns the name of the release as an argument of commands.
 func (r *Release) Argument() string {
 	if r.Kind == KindRollout {
 		return "rollout/" + r.Name
@@ -239,10 +242,10 @@ func (r *Release) Argument() string {
 	return r.Name
 }
 
-// Key identifies the release.
+// Key returns the key of the release.
 func (r *Release) Key() Key { return Key{r.Kind, r.Namespace, r.Name} }
 
-// Kind of release.
+// Kind is a kind of release.
 type Kind string
 
 // The kinds.
@@ -251,7 +254,7 @@ const (
 	KindRollout Kind = "Rollout"
 )
 
-// Resource is the kind as in kubectl, with its group.
+// Resource returns the singular resource with its group, as kubectl prints it.
 func (k Kind) Resource() string {
 	if k == KindRollout {
 		return "rollout.argoproj.io"
@@ -270,73 +273,76 @@ func (k Key) Compare(other Key) int {
 	return cmp.Or(strings.Compare(k.Namespace, other.Namespace), strings.Compare(k.Name, other.Name), cmp.Compare(k.Kind, other.Kind))
 }
 
-// Version identifies the observed state that a description depends on, in addition to its time.
+// Version identifies the observed state that a description depends on. In addition, a description depends on the time.
 type Version struct {
 	// Object is the resource version of the observed object.
 	Object string
-	// Observed is when the objects around it were observed.
+	// Observed is the time at which the related objects were observed.
 	Observed time.Time
 }
 
-// Observation is everything that was observed of one release.
+// Observation is the observed state of one release.
 type Observation interface {
+	// Key identifies the release.
 	Key() Key
+	// Version identifies the observed state.
 	Version() Version
-	// SharedContext are what is observed for releases of every kind.
-	SharedContext() Context
-	// WithContext is the same observation with other surroundings.
-	WithContext(around Context) Observation
+	// Shared returns the part that releases of every kind have.
+	Shared() SharedObservation
+	// WithShared returns a copy of the observation with another shared part.
+	WithShared(shared SharedObservation) Observation
 	// Describe describes the release at that time.
 	Describe(now time.Time) Release
 }
 
-// Context is what is observed for releases of every kind.
-type Context struct {
-	// Unread are the objects that could not be read, one sentence each.
+// SharedObservation is the part of an observation that releases of every kind have.
+type SharedObservation struct {
+	// Unread has one sentence for each kind of object that could not be read.
 	Unread []string
-	// Events about the release, oldest first.
+	// Events are the events about the release, oldest first.
 	Events []Event
-	// OtherController acts on the release instead of Serin.
+	// OtherController is the controller that acts on the release instead of Serin.
 	OtherController OtherController
 }
 
-// SharedContext implements Observation.
-func (a Context) SharedContext() Context { return a }
+// Shared implements Observation.
+func (s SharedObservation) Shared() SharedObservation { return s }
 
-// OtherController is another controller that acts on a release, so that Serin does not.
+// OtherController describes a controller that acts on a release instead of Serin.
 type OtherController struct {
-	// Sign is how it was detected, for the middle of a sentence; empty: there is none.
+	// Sign describes how it was detected, as part of a sentence; empty: there is no other controller.
 	Sign string
-	// Until is when the sign expires; zero: never.
+	// Until is the time at which the sign expires; zero: never.
 	Until time.Time
-	// Stop is the command that stops it; empty: unknown.
-	Stop string
+	// StopCommand is the command that stops it; empty: unknown.
+	StopCommand string
 }
 
-// Controller describes whether a controller acts on the releases.
+// Controller reports whether a controller acts on the releases.
 type Controller struct {
-	// State of the controller, as far as it is known.
+	// State is the state of the controller, as far as it is known.
 	State ControllerState `json:"state"`
-	// Message names what was found, or what was searched for, in a sentence without a full stop.
+	// Message names the signs that were found or searched for, in a sentence without a full stop.
 	Message string `json:"message"`
 }
 
-// ControllerState is whether a controller runs.
+// ControllerState describes whether a controller runs.
 type ControllerState string
 
 // The states of a controller.
 const (
 	// Running: it holds its lease, or its pods are ready.
 	Running ControllerState = "running"
-	// Active: it wrote a status recently, from wherever it runs.
+	// Active: it wrote a status recently; it may run outside the cluster.
 	Active ControllerState = "active"
-	// NotFound: there is neither. A controller that runs outside the cluster, without a lease, cannot be detected while it is idle.
+	// NotFound: there is no sign of a controller. One that runs outside the cluster without a lease cannot be detected while it is
+	// idle.
 	NotFound ControllerState = "not-found"
 	// Unknown: there is no permission to look for it.
 	Unknown ControllerState = "unknown"
 )
 
-// Note is the first information for the user about the controller; empty while it runs.
+// Note returns the message that commands print first if no running controller is known; empty while one runs.
 func (c Controller) Note() string {
 	switch c.State {
 	case NotFound:

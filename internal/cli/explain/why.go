@@ -10,8 +10,8 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Why explains in sentences why a release is waiting, or what it does instead. Each is a separate paragraph; a line that begins
-// with two blanks belongs to the sentence above it and is not wrapped, so that it can be copied.
+// Why explains why a release is waiting, or its state if it is not waiting. Each sentence is a separate paragraph. A line that
+// begins with two blanks, such as a command, belongs to the sentence above it and is not wrapped, so that users can copy it.
 func Why(r Release, now time.Time) []string {
 	var out []string
 	if len(r.Unread) > 0 {
@@ -19,40 +19,40 @@ func Why(r Release, now time.Time) []string {
 	}
 	switch r.State {
 	case release.Idle:
-		return append(out, idle(r, now)...)
+		return append(out, idleSentences(r, now)...)
 	default:
-		out = append(out, progress(r, now))
+		out = append(out, progressSentence(r, now))
 	}
-	out = append(out, closedGates(r, now)...)
+	out = append(out, closedGateSentences(r, now)...)
 	if r.State != release.RollingBack && 0 < r.FailedChecks && r.FailedChecks < r.Threshold {
 		out = append(out, fmt.Sprintf("Failed checks so far: %d. The release is rolled back at %d.", r.FailedChecks, r.Threshold))
 	}
-	return append(out, nextSteps(r, now)...)
+	return append(out, nextStepSentences(r, now)...)
 }
 
-// The gates with a specific sentence.
+// The gates with a special sentence.
 const (
-	peerGate     = "peer"
-	deadlineGate = "deadline"
+	otherControllerGate = "peer"
+	deadlineGate        = "deadline"
 )
 
-// idle describes a release that is not in progress, and the result of the last one.
-func idle(r Release, now time.Time) []string {
-	out := []string{fmt.Sprintf("%s is idle (%s%s): there is nothing to release.", r.FullName(), cmp.Or(r.Phase, "new"), since(r.Since, now))}
+// idleSentences describes a release that is not in progress, and the result of the last one.
+func idleSentences(r Release, now time.Time) []string {
+	out := []string{fmt.Sprintf("%s is idle (%s%s): there is nothing to release.", r.FullName(), cmp.Or(r.Phase, "new"), sinceText(r.Since, now))}
 	if r.Kind == KindRollout {
-		out = append(out, idleRollout(r)...)
+		out = append(out, idleRolloutSentences(r)...)
 	} else {
-		out = append(out, idleCanary(r)...)
+		out = append(out, idleCanarySentences(r)...)
 	}
 	for _, gate := range r.Gates { // another controller, and post-rollout webhooks that have not responded
-		if gate.Verdict != "pass" && (r.Kind == KindCanary || gate.Name == peerGate) {
-			out = append(out, gateSentence(gate, now, true)...)
+		if gate.Verdict != "pass" && (r.Kind == KindCanary || gate.Name == otherControllerGate) {
+			out = append(out, gateSentences(gate, now, true)...)
 		}
 	}
 	return out
 }
 
-func idleCanary(r Release) []string {
+func idleCanarySentences(r Release) []string {
 	var out []string
 	primary := strings.TrimPrefix(r.Target, "Deployment/") + "-primary"
 	switch {
@@ -69,7 +69,7 @@ func idleCanary(r Release) []string {
 		out = append(out, fmt.Sprintf("The last release was promoted: %s serves its revision.", primary))
 	}
 	if r.Result == release.RolledBack {
-		out = append(out, causes(r)...)
+		out = append(out, warningSentences(r)...)
 		out = append(out, fmt.Sprintf("A new release starts when %s changes.", r.Target))
 	}
 	if r.Suspended {
@@ -79,15 +79,15 @@ func idleCanary(r Release) []string {
 	return out
 }
 
-func idleRollout(r Release) []string {
+func idleRolloutSentences(r Release) []string {
 	var out []string
 	if r.Result != release.RolledBack {
-		out = append(out, fmt.Sprintf("The last release was promoted: revision %s serves.", r.Promoted))
+		out = append(out, fmt.Sprintf("The last release was promoted: revision %s serves.", r.PromotedRevision))
 	} else {
-		out = append(out, fmt.Sprintf("The last release was aborted: revision %s serves again. %s.", r.Promoted, strings.TrimSuffix(r.Message, ".")))
+		out = append(out, fmt.Sprintf("The last release was aborted: revision %s serves again. %s.", r.PromotedRevision, strings.TrimSuffix(r.Message, ".")))
 		for _, gate := range r.Gates {
 			if gate.Check && gate.Verdict == "fail" {
-				out = append(out, failedMetric(gate)...)
+				out = append(out, failedMetricSentences(gate)...)
 			}
 		}
 		out = append(out, "A new release starts when the template changes. To release the same revision again:",
@@ -100,21 +100,21 @@ func idleRollout(r Release) []string {
 	return out
 }
 
-// failedMetric is a metric because of which a release failed.
-func failedMetric(g Gate) []string {
+// failedMetricSentences describes a metric that made a release fail.
+func failedMetricSentences(g Gate) []string {
 	out := []string{fmt.Sprintf("%s failed: %s%s.", g.Name, strings.TrimSuffix(g.Message, "."), valueText(g))}
 	if g.Query != "" {
-		out = append(out, "  "+oneLine(g.Query))
+		out = append(out, "  "+joinLines(g.Query))
 	}
 	return out
 }
 
-// causes are the warnings of the last release.
-func causes(r Release) []string {
+// warningSentences lists the warnings among the events of the last release.
+func warningSentences(r Release) []string {
 	var out []string
 	for _, event := range r.Events {
 		if event.Type == "Warning" && !strings.HasPrefix(event.Message, "Canary failed!") {
-			text := fmt.Sprintf("  %s %s", clock(event.At), event.Message)
+			text := fmt.Sprintf("  %s %s", timeOfDay(event.At), event.Message)
 			if event.Count > 1 {
 				text += fmt.Sprintf(" (%d times)", event.Count)
 			}
@@ -127,17 +127,17 @@ func causes(r Release) []string {
 	return append([]string{"Its warnings:"}, out...)
 }
 
-// progress is what a release does now.
-func progress(r Release, now time.Time) string {
+// progressSentence describes the progress of a release.
+func progressSentence(r Release, now time.Time) string {
 	phase := r.Phase
 	if phase == "" {
 		phase = "new: no controller has observed it yet"
 	}
-	text := fmt.Sprintf("%s is %s%s", r.FullName(), phase, since(r.Since, now))
+	text := fmt.Sprintf("%s is %s%s", r.FullName(), phase, sinceText(r.Since, now))
 	switch {
 	case r.Phase == "" || r.Phase == string(flaggerv1.CanaryPhaseInitializing):
 	case r.Kind == KindRollout:
-		text += rolloutProgress(r)
+		text += rolloutProgressText(r)
 	case r.Mirrored:
 		text += "; requests are mirrored to the canary"
 	case r.TotalIterations > 0 && r.Iterations > 0:
@@ -154,8 +154,8 @@ func progress(r Release, now time.Time) string {
 	return text + "."
 }
 
-// rolloutProgress is the current step and weight of a Rollout.
-func rolloutProgress(r Release) string {
+// rolloutProgressText describes the current step and weight of a Rollout.
+func rolloutProgressText(r Release) string {
 	text := ""
 	if r.TotalSteps > 0 && r.Step > 0 {
 		text = fmt.Sprintf("; step %d of %d", r.Step, r.TotalSteps)
@@ -163,20 +163,21 @@ func rolloutProgress(r Release) string {
 	return text + fmt.Sprintf("; the new revision receives %d%% of the traffic", r.Weight)
 }
 
-// closedGates describes the gates that do not pass, those that the user opens first. Deferred queries are listed in short.
-func closedGates(r Release, now time.Time) []string {
+// closedGateSentences describes the gates that do not pass, beginning with those that the user opens. Deferred queries are
+// summarized in one sentence.
+func closedGateSentences(r Release, now time.Time) []string {
 	var out, deferred, queries []string
 	for _, byUser := range []bool{true, false} {
 		for _, gate := range r.Gates {
 			switch {
 			case gate.Verdict == "pass", byUser != (gate.Opener == "person"):
-			case gate.Asks != "" && !byUser && gate.Verdict == "wait" && len(out) > 0:
-				deferred = append(deferred, queryText(gate))
+			case gate.QueryReceiver != "" && !byUser && gate.Verdict == "wait" && len(out) > 0:
+				deferred = append(deferred, deferredQueryText(gate))
 				if gate.Query != "" {
-					queries = append(queries, "  "+gate.Name+": "+oneLine(gate.Query))
+					queries = append(queries, "  "+gate.Name+": "+joinLines(gate.Query))
 				}
 			default:
-				out = append(out, gateSentence(gate, now, len(out) == 0)...)
+				out = append(out, gateSentences(gate, now, len(out) == 0)...)
 			}
 		}
 	}
@@ -186,8 +187,8 @@ func closedGates(r Release, now time.Time) []string {
 	return out
 }
 
-// queryText is a deferred query with its limit and its last value.
-func queryText(g Gate) string {
+// deferredQueryText formats a deferred query with its limit and its last value.
+func deferredQueryText(g Gate) string {
 	var details []string
 	if g.Limit != "" {
 		details = append(details, "limit "+g.Limit)
@@ -195,7 +196,7 @@ func queryText(g Gate) string {
 	if g.Value != "" {
 		details = append(details, "last "+g.Value)
 	}
-	if g.Last == "fail" {
+	if g.LastVerdict == "fail" {
 		details = append(details, "failed")
 	}
 	if len(details) == 0 {
@@ -204,13 +205,13 @@ func queryText(g Gate) string {
 	return g.Name + " (" + strings.Join(details, ", ") + ")"
 }
 
-// gateSentence describes one gate that does not pass.
-func gateSentence(g Gate, now time.Time, first bool) []string {
+// gateSentences describes one gate that does not pass. isFirst is true for the first gate in the output.
+func gateSentences(g Gate, now time.Time, isFirst bool) []string {
 	if g.Name == deadlineGate && g.Opener == "time" { // it delays nothing
-		return []string{fmt.Sprintf("Without progress, it becomes degraded %s.", in(g.Until, now))}
+		return []string{fmt.Sprintf("Without progress, it becomes degraded %s.", untilText(g.Until, now))}
 	}
 	subject := "It also waits for"
-	if first {
+	if isFirst {
 		subject = "It waits for"
 	}
 	if g.Verdict == "fail" {
@@ -222,61 +223,61 @@ func gateSentence(g Gate, now time.Time, first bool) []string {
 	}
 	text += valueText(g) + "."
 	if !g.Since.IsZero() {
-		text += fmt.Sprintf(" Unchanged for %s (since %s).", Short(now.Sub(g.Since)), clock(g.Since))
+		text += fmt.Sprintf(" Unchanged for %s (since %s).", FormatDuration(now.Sub(g.Since)), timeOfDay(g.Since))
 	}
-	out := []string{text + " " + opener(g, now)}
+	out := []string{text + " " + openerSentence(g, now)}
 	if g.Query != "" {
-		out = append(out, "  "+oneLine(g.Query))
+		out = append(out, "  "+joinLines(g.Query))
 	}
-	if g.Do != "" {
-		out = append(out, "  "+g.Do)
+	if g.UserAction != "" {
+		out = append(out, "  "+g.UserAction)
 	}
 	return out
 }
 
-// valueText is " (value 94.1, limit >= 99)"; empty for a gate that compares nothing.
+// valueText returns " (value 94.1, limit >= 99)"; empty for a gate that compares nothing.
 func valueText(g Gate) string {
 	if g.Value == "" && (!g.Check || g.Limit == "") {
 		return ""
 	}
-	return " (" + strings.TrimSpace(strings.Join(nonEmpty(prefixed("value ", g.Value), prefixed("limit ", g.Limit)), ", ")) + ")"
+	return " (" + strings.TrimSpace(strings.Join(nonEmpty(withPrefix("value ", g.Value), withPrefix("limit ", g.Limit)), ", ")) + ")"
 }
 
-// opener is who opens a gate, and when.
-func opener(g Gate, now time.Time) string {
-	isDue := !g.Until.IsZero() && g.Until.After(now)
+// openerSentence describes who opens a gate, and when.
+func openerSentence(g Gate, now time.Time) string {
+	isInFuture := !g.Until.IsZero() && g.Until.After(now)
 	switch g.Opener {
 	case "time":
 		if g.Until.IsZero() {
 			return "It is evaluated again in the next window."
 		}
-		return fmt.Sprintf("Time opens it, %s.", in(g.Until, now))
+		return fmt.Sprintf("Time opens it, %s.", untilText(g.Until, now))
 	case "cluster":
 		switch {
-		case isDue && g.Otherwise != "":
-			return fmt.Sprintf("The cluster opens it; otherwise %s %s.", g.Otherwise, in(g.Until, now))
-		case isDue:
-			return fmt.Sprintf("The cluster opens it; it is evaluated again %s.", in(g.Until, now))
+		case isInFuture && g.Otherwise != "":
+			return fmt.Sprintf("The cluster opens it; otherwise %s %s.", g.Otherwise, untilText(g.Until, now))
+		case isInFuture:
+			return fmt.Sprintf("The cluster opens it; it is evaluated again %s.", untilText(g.Until, now))
 		}
 		return "The cluster opens it."
 	case "answer":
-		if g.Asks != "" {
-			return fmt.Sprintf("The answer of %s opens it.", g.Asks)
+		if g.QueryReceiver != "" {
+			return fmt.Sprintf("The answer of %s opens it.", g.QueryReceiver)
 		}
 		return "An answer opens it."
 	case "person":
 		text := "The user opens it"
-		if g.Asks != "" {
-			text += ", through " + g.Asks
+		if g.QueryReceiver != "" {
+			text += ", through " + g.QueryReceiver
 		}
 		switch {
-		case !isDue:
-		case g.Name == peerGate:
-			text += fmt.Sprintf("; the sign of the other controller expires %s, unless it is renewed", in(g.Until, now))
+		case !isInFuture:
+		case g.Name == otherControllerGate:
+			text += fmt.Sprintf("; the sign of the other controller expires %s, unless it is renewed", untilText(g.Until, now))
 		default:
-			text += fmt.Sprintf("; it is evaluated again %s", in(g.Until, now))
+			text += fmt.Sprintf("; it is evaluated again %s", untilText(g.Until, now))
 		}
-		if g.Do != "" {
+		if g.UserAction != "" {
 			return text + ":"
 		}
 		return text + "."
@@ -285,8 +286,8 @@ func opener(g Gate, now time.Time) string {
 	}
 }
 
-// nextSteps is what happens when the gates pass.
-func nextSteps(r Release, now time.Time) []string {
+// nextStepSentences describes the next step and the earliest end of the release.
+func nextStepSentences(r Release, now time.Time) []string {
 	if len(r.Steps) == 0 {
 		return nil
 	}
@@ -296,7 +297,7 @@ func nextSteps(r Release, now time.Time) []string {
 	}
 	last := r.Steps[len(r.Steps)-1]
 	if len(r.Steps) > 1 && last.At.After(now) {
-		text += fmt.Sprintf(" If nothing fails, it ends %s at the earliest.", in(last.At, now))
+		text += fmt.Sprintf(" If nothing fails, it ends %s at the earliest.", untilText(last.At, now))
 	}
 	return []string{text}
 }
@@ -311,37 +312,37 @@ func nonEmpty(texts ...string) []string {
 	return out
 }
 
-func prefixed(prefix, text string) string {
+func withPrefix(prefix, text string) string {
 	if text == "" {
 		return ""
 	}
 	return prefix + text
 }
 
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+func joinLines(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// since is " since 12:00:00Z (5m0s)"; empty for an unknown time.
-func since(t, now time.Time) string {
+// sinceText returns " since 12:00:00Z (5m)"; empty for an unknown time.
+func sinceText(t, now time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf(" since %s (%s)", clock(t), Short(now.Sub(t)))
+	return fmt.Sprintf(" since %s (%s)", timeOfDay(t), FormatDuration(now.Sub(t)))
 }
 
-// in is "in 18s, at 12:00:30Z", or "now" for a time in the past.
-func in(t, now time.Time) string {
+// untilText returns "in 18s, at 12:00:30Z", or "now" for a time in the past.
+func untilText(t, now time.Time) string {
 	if !t.After(now) {
 		return "now"
 	}
-	return "in " + Short(t.Sub(now)) + ", at " + clock(t)
+	return "in " + FormatDuration(t.Sub(now)) + ", at " + timeOfDay(t)
 }
 
-// clock is a time of day in UTC, as in the texts of the status.
-func clock(t time.Time) string { return t.UTC().Format(time.TimeOnly) + "Z" }
+// timeOfDay formats the time of day in UTC, as messages in the status do.
+func timeOfDay(t time.Time) string { return t.UTC().Format(time.TimeOnly) + "Z" }
 
-// Short formats a duration with two units at most: 18s, 2m30s, 3h5m, 4d2h. It is rounded up to whole seconds, so that a wait never
-// ends before it is 0s; negative durations are 0s.
-func Short(d time.Duration) string {
+// FormatDuration formats a duration with at most two units: 18s, 2m30s, 3h5m, 4d2h. It rounds up to whole seconds, so that a
+// countdown never shows 0s before the end; negative durations are 0s.
+func FormatDuration(d time.Duration) string {
 	d = max(d, 0)
 	seconds := int64((d + time.Second - 1) / time.Second)
 	minutes, hours, days := seconds/60, seconds/3600, seconds/86400

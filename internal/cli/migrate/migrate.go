@@ -1,8 +1,8 @@
-// Package migrate reports what would happen if Serin took over from Flagger and Argo Rollouts: to each release, and to all of them
+// Package migrate reports the effects of a migration from Flagger and Argo Rollouts to Serin, for each release and for all
 // together.
 //
-// It knows values only: the observed state of a cluster, and the decisions of the state machines about it. It must not know clients,
-// nor how a release decides.
+// It knows values only: the observed state of a cluster, and the decisions of the state machines about it. It must not know
+// clients, nor how a release decides.
 package migrate
 
 import (
@@ -22,37 +22,38 @@ import (
 
 // Survey is the observed state of a cluster.
 type Survey struct {
-	// Flaggers are the Deployments that run Flagger, Held is a held lease of one.
-	Flaggers []othercontroller.Controller
-	Held     othercontroller.Sign
-	// Prunes is true if the installed definition of Canaries prunes the fields that Serin adds to their status.
-	Prunes   bool
-	Canaries []ObservedCanary
-	// Argos are the Deployments that run Argo Rollouts, HeldByArgo is a held lease of one. Verifies is true where one verifies target
-	// groups.
-	Argos      []othercontroller.Controller
-	HeldByArgo othercontroller.Sign
-	Verifies   bool
+	// Flaggers are the Deployments that run Flagger. FlaggerSign is the sign of a Flagger without ready pods, such as a held
+	// lease.
+	Flaggers    []othercontroller.Controller
+	FlaggerSign othercontroller.Sign
+	// PrunesCanaries is true if the installed definition of Canaries prunes the fields that Serin adds to their status.
+	PrunesCanaries bool
+	Canaries       []ObservedCanary
+	// ArgoRollouts are the Deployments that run Argo Rollouts. ArgoRolloutsSign is the sign of an Argo Rollouts without ready
+	// pods, such as a held lease. VerifiesTargetGroups is true if one of the Deployments verifies target groups of AWS.
+	ArgoRollouts         []othercontroller.Controller
+	ArgoRolloutsSign     othercontroller.Sign
+	VerifiesTargetGroups bool
 	// PrunesRollouts is true if the installed definition of Rollouts prunes the fields that Serin adds to their status.
 	PrunesRollouts bool
 	Rollouts       []ObservedRollout
 	// Templates are the AnalysisTemplates with metrics that Serin cannot measure.
 	Templates []Template
-	// Unread are the objects that could not be read, one sentence each.
+	// Unread has one sentence for each kind of object that could not be read.
 	Unread []string
 }
 
-// ObservedCanary is a Canary, and what Serin's first reconciliations would do to it.
+// ObservedCanary is the observation of a Canary, and the result of Serin's first reconciliations of it.
 type ObservedCanary struct {
 	explain.Canary
 
-	// Writes are the objects that they would change, as: patch Service shop/cart.
+	// Writes are the writes of these reconciliations, such as: patch Service shop/cart.
 	Writes []string
-	// Refused is why a change would be refused; empty: none would.
+	// Refused is the reason why a write would be refused; empty: none would be refused.
 	Refused string
 }
 
-// Adopts reports whether a decision only records the state of another controller in Serin's form.
+// Adopts reports whether a decision only converts the state of another controller to Serin's format.
 func Adopts(before flaggerv1.CanaryStatus, d canary.Decision) bool {
 	ours := before.Serin != nil && before.Serin.Revision != ""
 	return !ours && d.Status.Phase == before.Phase && d.Status.Serin != nil && d.Status.Serin.Revision != ""
@@ -62,37 +63,37 @@ func Adopts(before flaggerv1.CanaryStatus, d canary.Decision) bool {
 type Report struct {
 	// Ready is true if no release requires attention before Serin takes over.
 	Ready bool `json:"ready"`
-	// Sentences are about all releases together.
+	// Sentences describe the migration of all releases together.
 	Sentences []string `json:"sentences"`
-	// Canaries, sorted by namespace and name.
+	// Canaries are sorted by namespace and name.
 	Canaries []Canary `json:"canaries"`
-	// Rollouts, sorted by namespace and name.
+	// Rollouts are sorted by namespace and name.
 	Rollouts []Rollout `json:"rollouts,omitempty"`
-	// Unread are the objects that could not be read, one sentence each.
+	// Unread has one sentence for each kind of object that could not be read.
 	Unread []string `json:"unread,omitempty"`
 }
 
-// Outcome of the migration for one release.
+// Outcome is the effect of the migration on one release.
 type Outcome string
 
 // The outcomes.
 const (
-	// Adopt: it is adopted while idle, and nothing starts.
+	// Adopt: the release is idle and remains so.
 	Adopt Outcome = "adopt"
 	// Continue: the release in progress continues.
 	Continue Outcome = "continue"
-	// Release: a release would start.
+	// Release: a new release would start.
 	Release Outcome = "release"
-	// Blocked: Serin does nothing until the user corrects what the sentences name.
+	// Blocked: Serin would not act until the user corrects the errors in the sentences.
 	Blocked Outcome = "blocked"
-	// Unknown: not enough could be read.
+	// Unknown: the user has no permission to read the required objects.
 	Unknown Outcome = "unknown"
 )
 
 // isReady reports whether no user action is required.
 func (o Outcome) isReady() bool { return o == Adopt || o == Continue }
 
-// Canary is what would happen to one Canary.
+// Canary describes the effect of the migration on one Canary.
 type Canary struct {
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`
@@ -102,33 +103,33 @@ type Canary struct {
 	// Phase of the status; empty for a Canary that no controller has observed.
 	Phase   string  `json:"phase"`
 	Outcome Outcome `json:"outcome"`
-	// Sentences describe what would happen, and why; the first is a summary.
+	// Sentences describe the effect and its reasons; the first sentence is a summary.
 	Sentences []string `json:"sentences"`
-	// Hash is the origin of the revision in the status: serin, flagger, other or none.
+	// Hash names the writer of the revision in the status: serin, flagger, other or none.
 	Hash string `json:"hash"`
-	// Writes are the objects that the first reconciliations would change, besides the status; empty: none.
+	// Writes are the writes of the first reconciliations, except for those of the status.
 	Writes []string `json:"writes,omitempty"`
 }
 
-// NewReport describes what would happen.
+// NewReport describes the effects of a migration at that time.
 func NewReport(s Survey, now time.Time) Report {
 	r := Report{Ready: len(s.Templates) == 0 || len(s.Rollouts) == 0, Canaries: make([]Canary, 0, len(s.Canaries)), Unread: slices.Clone(s.Unread)}
 	if len(s.Canaries) > 0 || len(s.Rollouts) == 0 || len(s.Flaggers) > 0 {
-		r.Sentences = aboutFlagger(s)
+		r.Sentences = flaggerSentences(s)
 	}
-	if len(s.Rollouts) > 0 || len(s.Argos) > 0 {
-		r.Sentences = append(r.Sentences, aboutRollouts(s)...)
+	if len(s.Rollouts) > 0 || len(s.ArgoRollouts) > 0 {
+		r.Sentences = append(r.Sentences, argoRolloutsSentences(s)...)
 	}
-	for _, seen := range s.Rollouts {
-		one := describeRollout(seen, now)
+	for _, observed := range s.Rollouts {
+		one := describeRollout(observed, now)
 		r.Ready = r.Ready && one.Outcome.isReady()
 		r.Rollouts = append(r.Rollouts, one)
 	}
-	for _, seen := range s.Canaries {
-		one := describeCanary(seen, now)
+	for _, observed := range s.Canaries {
+		one := describeCanary(observed, now)
 		r.Ready = r.Ready && one.Outcome.isReady()
 		r.Canaries = append(r.Canaries, one)
-		for _, unread := range seen.Unread {
+		for _, unread := range observed.Unread {
 			if !slices.Contains(r.Unread, unread) {
 				r.Unread = append(r.Unread, unread)
 			}
@@ -137,8 +138,8 @@ func NewReport(s Survey, now time.Time) Report {
 	return r
 }
 
-// aboutFlagger are the sentences about all Canaries.
-func aboutFlagger(s Survey) []string {
+// flaggerSentences returns the sentences about Flagger and all Canaries.
+func flaggerSentences(s Survey) []string {
 	var out []string
 	isRunning := false
 	for _, f := range s.Flaggers {
@@ -149,14 +150,14 @@ func aboutFlagger(s Survey) []string {
 		out = append(out, fmt.Sprintf("Flagger is running: Deployment %s in namespace %s has %d ready pods. Serin does not act on its Canaries until it is stopped. To stop it:", f.Name, f.Namespace, f.Ready),
 			fmt.Sprintf("  kubectl -n %s scale deployment/%s --replicas=0", f.Namespace, f.Name))
 	}
-	if !isRunning && s.Held.Text != "" {
-		out = append(out, fmt.Sprintf("Flagger is running, or was until recently: %s. Serin does not act on its Canaries until %s.", s.Held.Text, s.Held.Until.UTC().Format(time.RFC3339)))
+	if !isRunning && s.FlaggerSign.Text != "" {
+		out = append(out, fmt.Sprintf("Flagger is running, or was until recently: %s. Serin does not act on its Canaries until %s.", s.FlaggerSign.Text, s.FlaggerSign.Until.UTC().Format(time.RFC3339)))
 		isRunning = true
 	}
 	if !isRunning {
 		out = append(out, "No running Flagger was found.")
 	}
-	if s.Prunes {
+	if s.PrunesCanaries {
 		out = append(out, "The installed definition of Canaries drops what Serin adds to their status. Serin writes it into a condition instead, as JSON; to have it as fields:",
 			"  serin crds | kubectl apply --server-side --force-conflicts -f -")
 	}
@@ -166,17 +167,17 @@ func aboutFlagger(s Survey) []string {
 	return out
 }
 
-func describeCanary(seen ObservedCanary, now time.Time) Canary {
-	before := seen.Describe(now)
+func describeCanary(observed ObservedCanary, now time.Time) Canary {
+	before := observed.Describe(now)
 	c := Canary{
 		Name: before.Name, Namespace: before.Namespace, Target: before.Target, Provider: before.Provider, Phase: before.Phase,
-		Hash: hashOrigin(seen.Object.Status), Writes: slices.Clone(seen.Writes),
+		Hash: hashOrigin(observed.Object.Status), Writes: slices.Clone(observed.Writes),
 	}
-	after, events := adopted(seen.Canary, now)
+	after, events := afterAdoption(observed.Canary, now)
 	r := after.Describe(now)
-	c.Outcome, c.Sentences = outcome(seen, &r, events)
+	c.Outcome, c.Sentences = canaryOutcome(observed, &r, events)
 	if c.Hash == "other" {
-		c.Sentences = append(c.Sentences, fmt.Sprintf("status.lastAppliedSpec is %q, which neither Flagger nor Serin wrote: Serin ignores it and compares the workloads.", seen.Object.Status.LastAppliedSpec))
+		c.Sentences = append(c.Sentences, fmt.Sprintf("status.lastAppliedSpec is %q, which neither Flagger nor Serin wrote: Serin ignores it and compares the workloads.", observed.Object.Status.LastAppliedSpec))
 	}
 	if len(c.Writes) > 0 && c.Outcome.isReady() {
 		c.Sentences = append(c.Sentences, "Besides the status, Serin would "+strings.Join(c.Writes, ", ")+".")
@@ -184,55 +185,56 @@ func describeCanary(seen ObservedCanary, now time.Time) Canary {
 	return c
 }
 
-// adopted is a Canary after the reconciliation that adopts the state of another controller, and the events of that.
-func adopted(seen explain.Canary, now time.Time) (explain.Canary, []string) {
-	s := seen.Snapshot
+// afterAdoption returns a Canary after the reconciliation that adopts the state of another controller, and the events of that
+// reconciliation.
+func afterAdoption(observed explain.Canary, now time.Time) (explain.Canary, []string) {
+	s := observed.Snapshot
 	s.Now = now
-	seen.Snapshot = s
+	observed.Snapshot = s
 	d := canary.Next(s)
 	if !Adopts(s.Status, d) {
-		return seen, nil
+		return observed, nil
 	}
 	status := *d.Status.DeepCopy()
 	canary.FillStamps(&status, s.Plan, d.Stamp, now)
-	seen.Snapshot.Status = status
+	observed.Snapshot.Status = status
 	events := make([]string, 0, len(d.Events))
 	for _, event := range d.Events {
 		events = append(events, event.Message)
 	}
-	return seen, events
+	return observed, events
 }
 
-func outcome(seen ObservedCanary, r *explain.Release, events []string) (Outcome, []string) {
-	phase := seen.Object.Status.Phase
+func canaryOutcome(observed ObservedCanary, r *explain.Release, events []string) (Outcome, []string) {
+	phase := observed.Object.Status.Phase
 	userGate := r.UserGate()
 	switch {
-	case len(seen.Assumed) > 0:
-		return Unknown, []string{"Unknown: " + strings.Join(seen.Unread, " ")}
-	case seen.Refused != "":
-		return Blocked, []string{"A change would be refused: " + sentence(seen.Refused)}
+	case len(observed.Assumed) > 0:
+		return Unknown, []string{"Unknown: " + strings.Join(observed.Unread, " ")}
+	case observed.Refused != "":
+		return Blocked, []string{"A change would be refused: " + withFullStop(observed.Refused)}
 	case userGate != nil && userGate.Verdict == "fail":
-		return Blocked, []string{sentence(userGate.Message)}
+		return Blocked, []string{withFullStop(userGate.Message)}
 	case !canary.HasTransitionEffects(phase) && phase != "" && r.State != release.Idle:
 		return Release, []string{fmt.Sprintf("A release would start: the revision of %s is neither the last released one nor that of the primary. Let Flagger finish it first, or let it start.", r.Target)}
 	case !canary.HasTransitionEffects(phase) && phase != "":
-		return Adopt, []string{"Adopted unchanged: no release starts, and no pod restarts." + suspended(r)}
+		return Adopt, []string{"Adopted unchanged: no release starts, and no pod restarts." + suspendedText(r)}
 	case phase == "" || phase == flaggerv1.CanaryPhaseInitializing:
 		return Continue, []string{"Not initialized yet: Serin would initialize it, as Flagger would."}
 	default:
-		return Continue, inProgress(r, events)
+		return Continue, progressSentences(r, events)
 	}
 }
 
-func suspended(r *explain.Release) string {
+func suspendedText(r *explain.Release) string {
 	if r.Suspended {
 		return " It remains suspended."
 	}
 	return ""
 }
 
-// inProgress describes the progress of a release and what follows.
-func inProgress(r *explain.Release, events []string) []string {
+// progressSentences describes the progress of a release and its next step.
+func progressSentences(r *explain.Release, events []string) []string {
 	progress := fmt.Sprintf("weight %d", r.Weight)
 	if r.TotalIterations > 0 {
 		progress = fmt.Sprintf("iteration %d of %d", r.Iterations, r.TotalIterations)
@@ -244,21 +246,21 @@ func inProgress(r *explain.Release, events []string) []string {
 	if r.NextStep != "" {
 		text += " Next: " + r.NextStep + "."
 	}
-	out := []string{text + suspended(r)}
+	out := []string{text + suspendedText(r)}
 	for _, event := range events {
 		if strings.Contains(event, "could not be verified") {
-			out = append(out, sentence(event))
+			out = append(out, withFullStop(event))
 		}
 	}
 	return out
 }
 
-func sentence(text string) string { return strings.TrimSuffix(text, ".") + "." }
+func withFullStop(text string) string { return strings.TrimSuffix(text, ".") + "." }
 
 // flaggerHash matches Flagger's hashes: a 32-bit number in an alphabet without vowels.
 var flaggerHash = regexp.MustCompile(`^[bcdf4-9]{1,10}$`)
 
-// hashOrigin is the controller that wrote the revision in a status.
+// hashOrigin names the controller that wrote the revision in a status.
 func hashOrigin(status flaggerv1.CanaryStatus) string {
 	switch hash := status.LastAppliedSpec; {
 	case status.Serin != nil && status.Serin.Revision != "":
@@ -272,16 +274,17 @@ func hashOrigin(status flaggerv1.CanaryStatus) string {
 	}
 }
 
-// Paragraphs are the report as text: sentences about all releases, then one paragraph each, those that require attention first.
+// Paragraphs returns the report as text: sentences about all releases, then one paragraph for each release, those that require
+// attention first.
 func (r Report) Paragraphs() []string {
 	out := slices.Clone(r.Sentences)
 	canaries := slices.Clone(r.Canaries)
-	slices.SortStableFunc(canaries, func(a, b Canary) int { return cmp.Compare(urgency(a.Outcome), urgency(b.Outcome)) })
+	slices.SortStableFunc(canaries, func(a, b Canary) int { return cmp.Compare(outcomeOrder(a.Outcome), outcomeOrder(b.Outcome)) })
 	for _, c := range canaries {
 		out = append(out, fmt.Sprintf("%s.%s: %s", c.Name, c.Namespace, strings.Join(c.Sentences, " ")))
 	}
 	rollouts := slices.Clone(r.Rollouts)
-	slices.SortStableFunc(rollouts, func(a, b Rollout) int { return cmp.Compare(urgency(a.Outcome), urgency(b.Outcome)) })
+	slices.SortStableFunc(rollouts, func(a, b Rollout) int { return cmp.Compare(outcomeOrder(a.Outcome), outcomeOrder(b.Outcome)) })
 	for _, one := range rollouts {
 		out = append(out, fmt.Sprintf("Rollout %s.%s: %s", one.Name, one.Namespace, strings.Join(one.Sentences, " ")))
 	}
@@ -291,7 +294,7 @@ func (r Report) Paragraphs() []string {
 	return append(out, r.summary())
 }
 
-func urgency(o Outcome) int {
+func outcomeOrder(o Outcome) int {
 	return slices.Index([]Outcome{Blocked, Unknown, Release, Continue, Adopt}, o)
 }
 
@@ -310,7 +313,7 @@ func (r Report) summary() string {
 	return text + "Some require attention first, see above."
 }
 
-// countText counts the outcomes of one kind, as a sentence with a trailing blank; empty where there are none.
+// countText counts the outcomes of one kind in a sentence with a trailing blank; empty: there are no outcomes.
 func countText(singular, plural string, outcomes []Outcome) string {
 	counts := map[Outcome]int{}
 	for _, o := range outcomes {

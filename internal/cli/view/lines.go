@@ -10,8 +10,9 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Line is a release in one line, without the time of day and without durations: two lines differ only if something has changed.
-func Line(r *explain.Release) string {
+// ReleaseLine renders a release as one line without the current time and without durations, so that two lines differ only if
+// something has changed.
+func ReleaseLine(r *explain.Release) string {
 	out := fmt.Sprintf("%s/%s %s", r.Namespace, r.Argument(), cmp.Or(r.Phase, "new"))
 	switch {
 	case r.Mirrored:
@@ -34,7 +35,7 @@ func Line(r *explain.Release) string {
 	}
 	switch {
 	case gate != nil && gate.Opener == "time" && !gate.Until.IsZero():
-		out += fmt.Sprintf(" waits=%s until=%s", gate.Name, clock(gate.Until))
+		out += fmt.Sprintf(" waits=%s until=%s", gate.Name, timeOfDay(gate.Until))
 	case gate != nil:
 		out += fmt.Sprintf(" waits=%s opener=%s", gate.Name, gate.Opener)
 	}
@@ -44,7 +45,7 @@ func Line(r *explain.Release) string {
 	return out
 }
 
-// EventLine is an event in one line.
+// EventLine renders an event as one line.
 func EventLine(r *explain.Release, e explain.Event) string {
 	out := fmt.Sprintf("%s/%s event %s %s", r.Namespace, r.Argument(), strings.ToLower(e.Type), e.Message)
 	if e.Count > 1 {
@@ -53,7 +54,7 @@ func EventLine(r *explain.Release, e explain.Event) string {
 	return out
 }
 
-// Stamped puts the time of day in front of a line.
-func Stamped(now time.Time, line string) string { return clock(now) + " " + line }
+// WithTime prepends the time of day to a line.
+func WithTime(now time.Time, line string) string { return timeOfDay(now) + " " + line }
 
-func clock(t time.Time) string { return t.UTC().Format(time.TimeOnly) + "Z" }
+func timeOfDay(t time.Time) string { return t.UTC().Format(time.TimeOnly) + "Z" }

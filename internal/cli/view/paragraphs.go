@@ -2,18 +2,18 @@ package view
 
 import "strings"
 
-// Sentences wraps paragraphs to a number of columns. Paragraphs that begin with two blanks are not wrapped, so that users can copy
-// them.
-func Sentences(paragraphs []string, columns int, p Paint) string {
+// WrapParagraphs wraps paragraphs to a number of columns. Paragraphs that begin with two blanks are not wrapped, so that users can
+// copy them.
+func WrapParagraphs(paragraphs []string, columns int, p Paint) string {
 	var b strings.Builder
 	for i, paragraph := range paragraphs {
 		if strings.HasPrefix(paragraph, "  ") {
-			b.WriteString(p.in(cyan, paragraph) + "\n")
+			b.WriteString(p.styled(cyan, paragraph) + "\n")
 			continue
 		}
 		for _, line := range wrap(paragraph, columns, "") {
 			if i == 0 {
-				line = p.in(bold, line)
+				line = p.styled(bold, line)
 			}
 			b.WriteString(line + "\n")
 		}

@@ -1,7 +1,7 @@
 // Package view renders releases as text: a table, sentences, lines, and a live screen.
 //
-// Every function is pure, from documents, a size, a time and the use of colours to text. It must not know clusters, terminals or
-// commands.
+// Every function is pure: its input is a description, a size, a time and whether to use colours, its output is text. The package
+// must not know clusters, terminals or commands.
 package view
 
 import (
@@ -13,36 +13,36 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Paint colours text. The zero value does not.
+// Paint styles text. The zero value returns it unchanged.
 type Paint struct {
-	// Colours are ANSI sequences of the sixteen basic colours, which every terminal theme can show.
+	// Colours enables styles, as ANSI sequences of the sixteen basic colours, which every terminal theme supports.
 	Colours bool
 }
 
-// ink is a colour or an emphasis.
-type ink string
+// style is the parameter of an ANSI sequence: a colour or an emphasis.
+type style string
 
 const (
-	plain  ink = ""
-	bold   ink = "1"
-	faint  ink = "2"
-	red    ink = "31"
-	green  ink = "32"
-	yellow ink = "33"
-	blue   ink = "34"
-	cyan   ink = "36"
-	mark   ink = "7" // the selected row
+	plain   style = ""
+	bold    style = "1"
+	faint   style = "2"
+	red     style = "31"
+	green   style = "32"
+	yellow  style = "33"
+	blue    style = "34"
+	cyan    style = "36"
+	reverse style = "7" // the selected row
 )
 
-func (p Paint) in(i ink, text string) string {
-	if !p.Colours || i == plain || text == "" {
+func (p Paint) styled(s style, text string) string {
+	if !p.Colours || s == plain || text == "" {
 		return text
 	}
-	return "\x1b[" + string(i) + "m" + text + "\x1b[0m"
+	return "\x1b[" + string(s) + "m" + text + "\x1b[0m"
 }
 
-// inkOfState is the ink of the phase of a release.
-func inkOfState(r *explain.Release) ink {
+// phaseStyle returns the style for the phase of a release.
+func phaseStyle(r *explain.Release) style {
 	switch {
 	case r.State == release.WaitsForUser:
 		return yellow
@@ -55,8 +55,8 @@ func inkOfState(r *explain.Release) ink {
 	}
 }
 
-// symbolOf returns the symbol and the ink of a verdict; the symbol is readable without colours.
-func symbolOf(verdict string) (sign string, i ink) {
+// verdictSymbol returns the symbol and the style for a verdict. Symbols differ, so that they are readable without colours.
+func verdictSymbol(verdict string) (symbol string, s style) {
 	switch verdict {
 	case "pass":
 		return "✓", green
@@ -69,11 +69,11 @@ func symbolOf(verdict string) (sign string, i ink) {
 	}
 }
 
-// width of a text on the screen, without its colours.
+// width returns the number of columns of a text on the screen, without its ANSI sequences.
 func width(text string) int { return lipgloss.Width(text) }
 
-// cut shortens a line to a number of columns, and retains its colours.
-func cut(line string, columns int) string {
+// truncate shortens a line to a number of columns, and retains its styles.
+func truncate(line string, columns int) string {
 	if columns <= 0 {
 		return ""
 	}
@@ -83,9 +83,9 @@ func cut(line string, columns int) string {
 	return lipgloss.NewStyle().MaxWidth(columns-1).Render(line) + "…"
 }
 
-// pad fills or cuts a text to a number of columns.
+// pad extends or truncates a text to a number of columns.
 func pad(text string, columns int) string {
-	text = cut(text, columns)
+	text = truncate(text, columns)
 	return text + strings.Repeat(" ", max(columns-width(text), 0))
 }
 
@@ -107,18 +107,18 @@ func wrap(text string, columns int, indent string) []string {
 	return append(lines, line)
 }
 
-// bar draws a share of a whole in a number of columns.
+// bar draws the ratio of share to whole as a bar with a number of columns.
 func bar(share, whole float64, columns int) string {
 	if columns <= 0 || whole <= 0 {
 		return ""
 	}
-	full := int(share/whole*float64(columns) + 0.5)
+	filled := int(share/whole*float64(columns) + 0.5)
 	if share > 0 {
-		full = max(full, 1) // a small share is never drawn as none
+		filled = max(filled, 1) // a small share is never drawn as an empty bar
 	}
 	if share < whole {
-		full = min(full, columns-1) // and a large one never as all
+		filled = min(filled, columns-1) // a large share is never drawn as a full bar
 	}
-	full = min(max(full, 0), columns)
-	return strings.Repeat("█", full) + strings.Repeat("░", columns-full)
+	filled = min(max(filled, 0), columns)
+	return strings.Repeat("█", filled) + strings.Repeat("░", columns-filled)
 }

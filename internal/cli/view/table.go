@@ -10,14 +10,14 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// TableOptions of a table.
+// TableOptions selects the columns of a table.
 type TableOptions struct {
-	// Namespaces shows the column of the namespace, Wide more columns.
+	// Namespaces adds a column for the namespace; Wide adds columns for details.
 	Namespaces, Wide bool
 	Paint
 }
 
-// Table has one line for each release, with a header.
+// Table renders a table with a header and one line for each release.
 func Table(releases []explain.Release, now time.Time, o TableOptions) string {
 	header := []string{"NAME", "KIND", "TARGET", "STRATEGY", "PHASE", "WEIGHT", "CHECKS", "WAITS FOR", "SINCE"}
 	if o.Namespaces {
@@ -30,13 +30,13 @@ func Table(releases []explain.Release, now time.Time, o TableOptions) string {
 	for i := range releases {
 		r := &releases[i]
 		row := []string{
-			r.Name, string(r.Kind), r.Target, r.Strategy, o.in(inkOfState(r), cmp.Or(r.Phase, "new")), progress(r), checks(r), WaitsFor(r, now), age(r.Since, now),
+			r.Name, string(r.Kind), r.Target, r.Strategy, o.styled(phaseStyle(r), cmp.Or(r.Phase, "new")), progressText(r), failedChecksText(r), WaitsFor(r, now), ageText(r.Since, now),
 		}
 		if o.Namespaces {
 			row = append([]string{r.Namespace}, row...)
 		}
 		if o.Wide {
-			row = append(row, r.Provider, cmp.Or(r.Revision, "-"), cmp.Or(r.Promoted, "-"), cmp.Or(r.NextStep, "-"), cmp.Or(firstMessage(r), "-"))
+			row = append(row, r.Provider, cmp.Or(r.Revision, "-"), cmp.Or(r.PromotedRevision, "-"), cmp.Or(r.NextStep, "-"), cmp.Or(waitMessage(r), "-"))
 		}
 		rows = append(rows, row)
 	}
@@ -69,8 +69,8 @@ func align(rows [][]string) string {
 	return b.String()
 }
 
-// progress is the share of requests of the new revision, and the iteration or step.
-func progress(r *explain.Release) string {
+// progressText returns the share of requests of the new revision, and the iteration or step.
+func progressText(r *explain.Release) string {
 	text := fmt.Sprintf("%d%%", r.Weight)
 	switch {
 	case r.Mirrored:
@@ -87,15 +87,16 @@ func progress(r *explain.Release) string {
 	return text
 }
 
-// checks are the failed checks and the number at which the release is rolled back; each metric of a Rollout has a limit instead.
-func checks(r *explain.Release) string {
+// failedChecksText returns the number of failed checks and the number at which the release is rolled back. A Rollout has no such
+// number, because each of its metrics has a limit.
+func failedChecksText(r *explain.Release) string {
 	if r.Kind == explain.KindRollout {
 		return "-"
 	}
 	return fmt.Sprintf("%d/%d", r.FailedChecks, r.Threshold)
 }
 
-// WaitsFor names the gate that a release waits for: one that the user opens before any other.
+// WaitsFor names the gate that a release waits for. Gates that the user opens take precedence.
 func WaitsFor(r *explain.Release, now time.Time) string {
 	gate := r.UserGate()
 	if gate != nil {
@@ -108,13 +109,13 @@ func WaitsFor(r *explain.Release, now time.Time) string {
 	case gate == nil:
 		return "nothing"
 	case gate.Opener == "time" && gate.Until.After(now):
-		return gate.Name + " " + explain.Short(gate.Until.Sub(now))
+		return gate.Name + " " + explain.FormatDuration(gate.Until.Sub(now))
 	default:
 		return gate.Name
 	}
 }
 
-func firstMessage(r *explain.Release) string {
+func waitMessage(r *explain.Release) string {
 	if gate := r.UserGate(); gate != nil {
 		return gate.Message
 	}
@@ -124,10 +125,10 @@ func firstMessage(r *explain.Release) string {
 	return r.Message
 }
 
-// age is the time since then, in one unit or two.
-func age(t, now time.Time) string {
+// ageText formats the duration since a time.
+func ageText(t, now time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
-	return explain.Short(now.Sub(t).Truncate(time.Second))
+	return explain.FormatDuration(now.Sub(t).Truncate(time.Second))
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// TestGolden renders releases. The command release adds one; the other commands render all releases that were added in the file.
+// TestGolden renders releases. The command release adds a release; the other commands render all releases that were added before.
 func TestGolden(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
-		var seen []explain.Observation
+		var observations []explain.Observation
 		now := clitest.At(t, "12:00:00")
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			if d.HasArg("now") {
@@ -28,30 +28,30 @@ func TestGolden(t *testing.T) {
 				now = clitest.At(t, clock)
 			}
 			var releases []explain.Release
-			for _, one := range seen {
+			for _, one := range observations {
 				releases = append(releases, one.Describe(now))
 			}
 			paint := view.Paint{Colours: d.HasArg("colours")}
 			switch d.Cmd {
 			case "release":
-				one, err := clitest.Parse(d.Input, now)
+				one, err := clitest.ParseObservation(d.Input, now)
 				if err != nil {
 					d.Fatalf(t, "%v", err)
 				}
-				seen = append(seen, one)
+				observations = append(observations, one)
 				return ""
 			case "table":
 				return view.Table(releases, now, view.TableOptions{Namespaces: d.HasArg("namespaces"), Wide: d.HasArg("wide"), Paint: paint})
 			case "sentences":
 				columns := 80
 				d.MaybeScanArgs(t, "columns", &columns)
-				return view.Sentences(explain.Why(releases[0], now), columns, paint)
+				return view.WrapParagraphs(explain.Why(releases[0], now), columns, paint)
 			case "lines":
 				var lines []string
 				for i := range releases {
-					lines = append(lines, view.Stamped(now, view.Line(&releases[i])))
+					lines = append(lines, view.WithTime(now, view.ReleaseLine(&releases[i])))
 					for _, event := range releases[i].Events {
-						lines = append(lines, view.Stamped(event.At, view.EventLine(&releases[i], event)))
+						lines = append(lines, view.WithTime(event.At, view.EventLine(&releases[i], event)))
 					}
 				}
 				return strings.Join(lines, "\n") + "\n"
@@ -63,7 +63,7 @@ func TestGolden(t *testing.T) {
 				if d.Input != "" {
 					screen.Notes = strings.Split(d.Input, "\n")
 				}
-				return ends(screen.String())
+				return markLineEnds(screen.String())
 			default:
 				d.Fatalf(t, "unknown command")
 				return ""
@@ -72,8 +72,8 @@ func TestGolden(t *testing.T) {
 	})
 }
 
-// ends marks the ends of lines, so that trailing blanks are visible, and makes escape sequences readable.
-func ends(text string) string {
+// markLineEnds marks the ends of lines, so that trailing blanks are visible, and replaces escape characters with readable symbols.
+func markLineEnds(text string) string {
 	text = strings.ReplaceAll(text, "\x1b", "␛")
 	return strings.ReplaceAll(text, "\n", "|\n") + "|\n"
 }
@@ -81,9 +81,9 @@ func ends(text string) string {
 func TestScreenNeverExceedsTheTerminal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringMatching(`[a-zé█✓ /.-]{0,200}`)
-		moment := rapid.Int64Range(-1e6, 1e6)
+		seconds := rapid.Int64Range(-1e6, 1e6)
 		now := time.Unix(1_800_000_000, 0).UTC()
-		at := func(label string) time.Time { return now.Add(time.Duration(moment.Draw(t, label)) * time.Second) }
+		at := func(label string) time.Time { return now.Add(time.Duration(seconds.Draw(t, label)) * time.Second) }
 		var releases []explain.Release
 		for range rapid.IntRange(0, 30).Draw(t, "releases") {
 			r := explain.Release{
@@ -98,12 +98,12 @@ func TestScreenNeverExceedsTheTerminal(t *testing.T) {
 			for range rapid.IntRange(0, 12).Draw(t, "gates") {
 				r.Gates = append(r.Gates, explain.Gate{
 					Name: text.Draw(t, "gate"), Verdict: rapid.SampledFrom([]string{"pass", "ask", "wait", "fail"}).Draw(t, "verdict"),
-					Message: text.Draw(t, "seen"), Check: rapid.Bool().Draw(t, "check"), Until: at("until"),
+					Message: text.Draw(t, "gate message"), Check: rapid.Bool().Draw(t, "check"), Until: at("until"),
 					Opener: rapid.SampledFrom([]string{"", "time", "cluster", "answer", "person"}).Draw(t, "opener"),
 				})
 			}
 			for range rapid.IntRange(0, 40).Draw(t, "events") {
-				r.Events = append(r.Events, explain.Event{At: at("told"), Message: text.Draw(t, "event")})
+				r.Events = append(r.Events, explain.Event{At: at("at"), Message: text.Draw(t, "event")})
 			}
 			releases = append(releases, r)
 		}
