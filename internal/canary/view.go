@@ -117,7 +117,7 @@ func viewGates(s Snapshot, gates release.Gates, limits map[string]string, unread
 		}
 	}
 	for _, gate := range gates {
-		view := release.GateView{Gate: gate, Kind: s.Plan.kindOf(gate.Name, kinds), Question: s.Plan.queryOf(gate.Name)}
+		view := release.GateView{Gate: gate, Kind: s.Plan.kindOf(gate.Name, kinds), Request: s.Plan.queryOf(gate.Name)}
 		last, known := stored[gate.Name]
 		switch {
 		case slices.Contains(unread, view.Kind.Observes):
@@ -127,7 +127,7 @@ func viewGates(s Snapshot, gates release.Gates, limits map[string]string, unread
 			continue
 		case strings.HasPrefix(gate.Name, rolloutAskedGate) && (!known || !storedInWindow(s, last)):
 			continue // the reconciler stores this gate only if the response takes long
-		case view.Question != nil && known:
+		case view.Request != nil && known:
 			view = withLastAnswer(view, last, s.Now)
 		case known && last.Verdict == gate.Verdict:
 			view.Since = last.Since
@@ -135,7 +135,7 @@ func viewGates(s Snapshot, gates release.Gates, limits map[string]string, unread
 				view.Message = last.Message // the reconciler also reports why a pod does not run
 			}
 		}
-		if view.Question != nil && view.Limit == "" {
+		if view.Request != nil && view.Limit == "" {
 			view.Limit = limits[gate.Name]
 		}
 		if w := viewWindow(s); gate.Name == "window" && w != nil && gate.Verdict != release.Pass {
@@ -191,7 +191,7 @@ func storedInWindow(s Snapshot, g release.GateView) bool {
 func withLastAnswer(view, last release.GateView, now time.Time) release.GateView {
 	view.Value, view.Limit, view.Query = last.Value, last.Limit, last.Query
 	answered := last
-	answered.Question, answered.LastVerdict = view.Question, view.LastVerdict
+	answered.Request, answered.LastVerdict = view.Request, view.LastVerdict
 	byUser := last.Opener == release.ByUser
 	switch last.Verdict {
 	case release.Pass, release.Fail:

@@ -79,9 +79,9 @@ type GateView struct {
 
 	// Kind of the gate; zero if only a newer version of Serin writes the gate.
 	Kind GateKind
-	// Question is the query of the gate, also before it is sent; nil: the gate has none. Its type belongs to the kind
-	// of release.
-	Question any
+	// Request is the content of the query of the gate, also before the query is sent; nil: the gate has none. Its type
+	// belongs to the kind of release.
+	Request any
 	// LastVerdict is the verdict on the previous answer while the next answer is pending.
 	LastVerdict Verdict
 	// Since is the time of the last change of the verdict; zero: unknown.

@@ -63,7 +63,7 @@ func (observed *Canary) Describe(now time.Time) Release {
 // newGate formats a gate, with the receiver of its query and the action with which the user opens it.
 func (observed *Canary) newGate(view release.GateView, r *Release) Gate {
 	g := newGate(view, r, observed.OtherController)
-	switch q := view.Question.(type) {
+	switch q := view.Request.(type) {
 	case canary.SourcesQuery:
 		g.QueryReceiver = "the metrics providers of all checks"
 	case canary.HookQuery:
