@@ -35,15 +35,15 @@ func (s *environment) waitForObjectIn(cluster dynamic.Interface, what string, re
 	ctx, cancel := context.WithTimeout(s.t.Context(), waitTimeout)
 	defer cancel()
 	client := cluster.Resource(resource).Namespace(s.namespace)
-	only := fields.OneTermEqualSelector("metadata.name", name).String()
+	selector := fields.OneTermEqualSelector("metadata.name", name).String()
 	last := errors.New("nothing was observed")
 	_, err := watchtools.UntilWithSync(ctx, &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.FieldSelector = only
+			o.FieldSelector = selector
 			return client.List(ctx, o)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.FieldSelector = only
+			o.FieldSelector = selector
 			return client.Watch(ctx, o)
 		},
 	}, &unstructured.Unstructured{}, func(store cache.Store) (bool, error) {
@@ -64,7 +64,7 @@ func (s *environment) waitForObjectIn(cluster dynamic.Interface, what string, re
 	}
 }
 
-// checkAbsent returns an error for every object that exists.
+// checkAbsent returns an error unless the object is nil, which means that it does not exist.
 func checkAbsent(object *unstructured.Unstructured) error {
 	if object == nil {
 		return nil
@@ -98,7 +98,8 @@ func (s *environment) waitForAvailable(name string, replicas int32) {
 	})
 }
 
-// waitForPodsDeleted waits until the last pod with these labels is deleted: requests may be lost when it terminates.
+// waitForPodsDeleted waits until all pods with these labels are deleted, because requests may be lost until the last one has
+// terminated.
 func (s *environment) waitForPodsDeleted(selector string) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), waitTimeout)
@@ -133,26 +134,26 @@ func (s *environment) waitForPodsDeleted(selector string) {
 		return len(remaining) == 0, nil
 	})
 	if err != nil {
-		s.t.Fatalf("wait until no pod has %s: %v; there are %v", selector, err, remaining)
+		s.t.Fatalf("wait until no pod has the labels %s: %v; remaining pods: %v", selector, err, remaining)
 	}
 }
 
-// release observes one Canary from a point in time on.
+// release is the history of one Canary from a point in time on.
 type release struct {
 	*environment
 	name string
-	// mark is the position of the next state in the history, began the position at which the release started.
-	mark, began int
-	// firstEvent is the position of the first event of the release.
+	// next is the position in the history after the last state that a wait returned; first is the position of the first state.
+	next, first int
+	// firstEvent is the position of the first event.
 	firstEvent int
 }
 
-// follow starts to observe a Canary; earlier states and events are ignored.
+// follow returns the history of a Canary from now on. Earlier states and events are ignored.
 func (s *environment) follow(name string) *release {
-	return &release{environment: s, name: name, mark: s.canaries.length(), began: s.canaries.length(), firstEvent: s.events.length()}
+	return &release{environment: s, name: name, next: s.canaries.length(), first: s.canaries.length(), firstEvent: s.events.length()}
 }
 
-// forCanary observes another Canary from the same point in time on.
+// forCanary returns the history of another Canary from the same point in time on.
 func (r *release) forCanary(name string) *release {
 	other := *r
 	other.name = name
@@ -162,19 +163,19 @@ func (r *release) forCanary(name string) *release {
 // waitFor waits for the next state for which check returns nil.
 func (r *release) waitFor(what string, check func(canary) error) canary {
 	r.t.Helper()
-	found, next := r.canaries.waitForState(r.t, fmt.Sprintf("Canary %s %s", r.name, what), r.mark, func(s state[canary]) error {
+	found, next := r.canaries.waitForState(r.t, fmt.Sprintf("Canary %s %s", r.name, what), r.next, func(s state[canary]) error {
 		if s.name != r.name {
 			return fmt.Errorf("the last state is of %s", s.name)
 		}
 		if s.deleted {
-			return errors.New("it is gone")
+			return errors.New("it is deleted")
 		}
 		if err := check(s.object); err != nil {
 			return fmt.Errorf("%w: %s", err, s.object)
 		}
 		return nil
 	})
-	r.mark = next
+	r.next = next
 	return found.object
 }
 
@@ -184,6 +185,7 @@ func (r *release) waitForPhase(phases ...string) canary {
 	return r.waitFor("reaches phase "+strings.Join(phases, " or "), inPhase(phases...))
 }
 
+// inPhase returns a check of the phase of a Canary.
 func inPhase(phases ...string) func(canary) error {
 	return func(c canary) error {
 		if !slices.Contains(phases, c.Status.Phase) {
@@ -205,7 +207,7 @@ func (r *release) waitForEnd(phase string) canary {
 
 // states returns the states of the Canary since the release started.
 func (r *release) states() []state[canary] {
-	all, _ := r.canaries.statesFrom(r.began)
+	all, _ := r.canaries.statesFrom(r.first)
 	var own []state[canary]
 	for _, s := range all {
 		if s.name == r.name && !s.deleted {
@@ -215,30 +217,30 @@ func (r *release) states() []state[canary] {
 	return own
 }
 
-// window is an observation window of one weight or iteration. failed is the number of checks that failed before it.
+// window is the observation window of one weight or iteration. failedChecks is the number of checks that failed before it.
 type window struct {
-	start                      time.Time
-	weight, iterations, failed int
+	start                            time.Time
+	weight, iterations, failedChecks int
 }
 
 // windows returns the observation windows since the release started, in order.
 func (r *release) windows() []window {
-	var all []window
-	seen := map[string]bool{}
+	var windows []window
+	known := map[string]bool{}
 	for _, s := range r.states() {
 		start := s.object.window()
-		if start == "" || seen[start] {
+		if start == "" || known[start] {
 			continue
 		}
-		seen[start] = true
+		known[start] = true
 		st := s.object.Status
-		all = append(all, window{st.Serin.Window.Start.Time, st.CanaryWeight, st.Iterations, st.FailedChecks})
+		windows = append(windows, window{st.Serin.Window.Start.Time, st.CanaryWeight, st.Iterations, st.FailedChecks})
 	}
-	return all
+	return windows
 }
 
-// eventMessages returns the messages of the events of the Canary since the release started, in order. A repeated event is
-// included once.
+// eventMessages returns the messages of the events of the Canary since the release started, in order. A repeated event occurs
+// once.
 func (r *release) eventMessages() []string {
 	all, _ := r.events.statesFrom(r.firstEvent)
 	var own []string
@@ -270,14 +272,14 @@ func (r *release) waitForEvent(text string) string {
 // countEvents returns the number of events of a Canary whose message begins with the text, including repetitions.
 func (s *environment) countEvents(canary, text string) int32 {
 	all, _ := s.events.statesFrom(0)
-	times := map[string]int32{}
+	counts := map[string]int32{}
 	for _, e := range all {
 		if e.object.InvolvedObject.Kind == "Canary" && e.object.InvolvedObject.Name == canary && strings.HasPrefix(e.object.Message, text) {
-			times[e.name] = max(e.object.Count, 1)
+			counts[e.name] = max(e.object.Count, 1)
 		}
 	}
 	var sum int32
-	for _, n := range times {
+	for _, n := range counts {
 		sum += n
 	}
 	return sum

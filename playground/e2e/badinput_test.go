@@ -246,7 +246,7 @@ func (m configurationError) checkFixed(s *environment, followed *release) {
 			s.t.Errorf("a primary was created (%v)", err)
 		}
 	}
-	r.mark = s.canaries.length()
+	r.next = s.canaries.length()
 	m.fix(s)
 	if m.initial {
 		r.waitForPhase("Initialized")

@@ -9,21 +9,21 @@ import (
 	"testing"
 )
 
-// TestCommandsControlARelease aborts, retries, pauses, resumes and promotes a release whose last gate never opens.
+// TestCommandsControlARelease aborts, retries, pauses, resumes and promotes a release whose webhook never confirms the promotion.
 func TestCommandsControlARelease(t *testing.T) {
 	t.Parallel()
 	s := startEnvironment(t, "orders", "-drain-delay", "0s")
-	hooks := startReceiver(t)
-	hooks.setAnswer("/confirm-promotion", answerWith(http.StatusForbidden))
-	runCommand := func(verb, want string) {
+	webhooks := startReceiver(t)
+	webhooks.setAnswer("/confirm-promotion", answerWith(http.StatusForbidden))
+	runCommand := func(command, wantOutput string) {
 		t.Helper()
-		out, err := exec.CommandContext(t.Context(), serin, verb, "cart", "-n", s.namespace, "--kubeconfig", shared.Kubeconfig).CombinedOutput()
-		if !strings.Contains(string(out), want) {
-			t.Fatalf("serin %s cart: %v\n%s", verb, err, out)
+		out, err := exec.CommandContext(t.Context(), serin, command, "cart", "-n", s.namespace, "--kubeconfig", shared.Kubeconfig).CombinedOutput()
+		if !strings.Contains(string(out), wantOutput) {
+			t.Fatalf("serin %s cart: %v\n%s\nwant output with %q", command, err, out, wantOutput)
 		}
 	}
 	r := s.follow("cart")
-	s.apply(deployment(t, "cart", 1) + "---\n" + shortCanary("cart", webhook("confirm-promotion", hooks.url("/confirm-promotion"), "10s")))
+	s.apply(deployment(t, "cart", 1) + "---\n" + shortCanary("cart", webhook("confirm-promotion", webhooks.url("/confirm-promotion"), "10s")))
 	r.waitForPhase("Initialized")
 	runCommand("abort", "no release is in progress")
 

@@ -48,7 +48,8 @@ type environment struct {
 	t         *testing.T
 	namespace string
 	// env contains environment variables of its Serin, as NAME=value.
-	env      []string
+	env []string
+	// canaries and events are the recorded histories of the namespace.
 	canaries *history[canary]
 	events   *history[corev1.Event]
 }
@@ -108,13 +109,13 @@ func (s *environment) startSerin(flags ...string) {
 // processName returns the name of the environment's Serin among the cluster's processes.
 func (s *environment) processName() string { return "serin-" + s.namespace }
 
-// killAndRestart sends SIGKILL to Serin, checks that the Canary was still in the expected state, and starts Serin again.
-func (s *environment) killAndRestart(name string, inTime func(canary) error) {
+// killAndRestart sends SIGKILL to Serin, checks that the Canary is still in the expected state, and starts Serin again.
+func (s *environment) killAndRestart(name string, checkState func(canary) error) {
 	s.t.Helper()
 	if err := shared.Kill(s.processName()); err != nil {
 		s.t.Fatal(err)
 	}
-	if c := convert[canary](s.t, s.get(canaries, name)); inTime(c) != nil {
+	if c := convert[canary](s.t, s.get(canaries, name)); checkState(c) != nil {
 		s.t.Errorf("the Canary had already changed when Serin was killed: %s", c)
 	}
 	if _, err := shared.Restart(s.processName()); err != nil {
@@ -127,7 +128,7 @@ func (s *environment) logHistory() {
 	var text strings.Builder
 	states, _ := s.canaries.statesFrom(0)
 	for _, c := range states {
-		fmt.Fprintf(&text, "%s %s gone=%t %s\n", c.at.Format("15:04:05.000"), c.name, c.deleted, c.object)
+		fmt.Fprintf(&text, "%s %s deleted=%t %s\n", c.at.Format("15:04:05.000"), c.name, c.deleted, c.object)
 	}
 	if len(states) > 0 {
 		fmt.Fprintln(&text, "gates:")
@@ -141,7 +142,7 @@ func (s *environment) logHistory() {
 			fmt.Fprintf(&text, "%s event %s %s: %s\n", e.at.Format("15:04:05.000"), e.object.InvolvedObject.Name, e.object.Type, e.object.Message)
 		}
 	}
-	s.t.Logf("what happened in %s:\n%s\nthe end of Serin's log:\n%s", s.namespace, text.String(), shared.Tail(s.processName(), 30))
+	s.t.Logf("history of namespace %s:\n%s\nend of Serin's log:\n%s", s.namespace, text.String(), shared.Tail(s.processName(), 30))
 }
 
 // readExample returns a manifest of the folder testdata with some texts replaced, given as pairs of old and new text. A text
@@ -169,19 +170,19 @@ func replaceTexts(t *testing.T, text string, replace ...string) string {
 // parseObjects parses manifests.
 func parseObjects(t *testing.T, manifests string) []*unstructured.Unstructured {
 	t.Helper()
-	var all []*unstructured.Unstructured
+	var objects []*unstructured.Unstructured
 	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(manifests), 4096)
 	for {
 		object := &unstructured.Unstructured{}
 		err := decoder.Decode(&object.Object)
 		if errors.Is(err, io.EOF) {
-			return all
+			return objects
 		}
 		if err != nil {
-			t.Fatalf("%v in\n%s", err, manifests)
+			t.Fatalf("parse the manifest: %v\n%s", err, manifests)
 		}
 		if len(object.Object) > 0 {
-			all = append(all, object)
+			objects = append(objects, object)
 		}
 	}
 }
@@ -231,7 +232,8 @@ func (s *environment) delete(resource schema.GroupVersionResource, name string) 
 	}
 }
 
-// deployVersion changes the version and the environment variables of the container of a Deployment.
+// deployVersion sets the version and the environment variables of the container of a Deployment. env contains names and values
+// alternately.
 func (s *environment) deployVersion(deployment, version string, env ...string) {
 	s.t.Helper()
 	variables := append([]any{map[string]any{"$patch": "replace"}}, container(version, env)["env"].([]any)...)
@@ -248,7 +250,7 @@ func (s *environment) strategicMergePatch(deployment, patch string) {
 	}
 }
 
-// container returns a container of the demo application.
+// container returns a container of the demo application. env contains names and values alternately.
 func container(version string, env []string) map[string]any {
 	variables := []any{}
 	for i := 0; i < len(env); i += 2 {
@@ -295,7 +297,7 @@ func (s *environment) get(resource schema.GroupVersionResource, name string) *un
 	return object
 }
 
-// convert converts an object to a type.
+// convert converts an unstructured object to a typed one.
 func convert[T any](t *testing.T, object *unstructured.Unstructured) T {
 	t.Helper()
 	var typed T
@@ -305,19 +307,19 @@ func convert[T any](t *testing.T, object *unstructured.Unstructured) T {
 	return typed
 }
 
-// startLoad starts a steady load on a host name through the gateway, once the gateway serves that name.
-func (s *environment) startLoad(host string, rate float64, more ...func(*load.Options)) *load.Load {
+// startLoad starts a steady load on a host name through the gateway as soon as the gateway serves that name.
+func (s *environment) startLoad(host string, rate float64, change ...func(*load.Options)) *load.Load {
 	s.t.Helper()
-	return s.startLoadAt(shared.GatewayURL, host, rate, more...)
+	return s.startLoadAt(shared.GatewayURL, host, rate, change...)
 }
 
 // startLoadAt is startLoad through another gateway.
-func (s *environment) startLoadAt(address, host string, rate float64, more ...func(*load.Options)) *load.Load {
+func (s *environment) startLoadAt(address, host string, rate float64, change ...func(*load.Options)) *load.Load {
 	s.t.Helper()
 	first := s.load(load.Options{URL: address, Host: host, Rate: 10})
 	waitForRequests(s.t, first, 1)
 	first.Stop()
-	return s.load(load.Options{URL: address, Host: host, Rate: rate}, more...)
+	return s.load(load.Options{URL: address, Host: host, Rate: rate}, change...)
 }
 
 // startServiceLoad starts a steady load on a Service, as from another pod of the cluster.
@@ -326,9 +328,9 @@ func (s *environment) startServiceLoad(service string, port int, rate float64) *
 	return s.load(load.Options{URL: fmt.Sprintf("http://%s.%s:%d", service, s.namespace, port), Rate: rate})
 }
 
-func (s *environment) load(options load.Options, more ...func(*load.Options)) *load.Load {
+func (s *environment) load(options load.Options, changes ...func(*load.Options)) *load.Load {
 	s.t.Helper()
-	for _, change := range more {
+	for _, change := range changes {
 		change(&options)
 	}
 	l, err := load.Start(s.t.Context(), options)

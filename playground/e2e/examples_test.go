@@ -82,7 +82,7 @@ func (s *environment) in(t *testing.T) *environment {
 // followREADME follows the instructions of the README after its first manifest.
 func followREADME(t *testing.T, all *environment, first *release, page string) {
 	s := all.in(t)
-	first = &release{environment: s, name: first.name, mark: first.mark, began: first.began, firstEvent: first.firstEvent}
+	first = &release{environment: s, name: first.name, next: first.next, first: first.first, firstEvent: first.firstEvent}
 	first.waitForPhase("Initialized")
 	for _, made := range []string{"deployment/cart-primary", "service/cart", "service/cart-primary", "service/cart-canary", "httproute/cart"} {
 		s.kubectl("", "get", made)

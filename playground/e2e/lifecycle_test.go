@@ -79,42 +79,42 @@ func TestEachStepReceivesItsShareAndNoRequestIsLost(t *testing.T) {
 	a.waitForAvailable("cart", 2)
 	before := map[string]*unstructured.Unstructured{"Service": a.get(services, "cart"), "HTTPRoute": a.get(httpRoutes, "cart")}
 	a.gateway, a.service = a.startLoad("cart.test", 80), a.startServiceLoad("cart", 80, 10)
-	for _, act := range []struct {
+	for _, part := range []struct {
 		name string
-		play func(*testing.T, loadedEnvironment)
+		run  func(*testing.T, loadedEnvironment)
 	}{
-		{"adoption of a live Deployment", adoption},
-		{"promotion", promotion},
-		{"rollback of a version with errors", failing},
-		{"rollback of a slow version", slow},
-		{"restart on a new revision", restarted},
-		{"deletion", func(t *testing.T, a loadedEnvironment) { deletion(t, a, before) }},
+		{"adoption of a live Deployment", testAdoption},
+		{"promotion", testPromotion},
+		{"rollback of a version with errors", testRollbackOfErrors},
+		{"rollback of a slow version", testRollbackOfLatency},
+		{"restart on a new revision", testRestart},
+		{"deletion", func(t *testing.T, a loadedEnvironment) { testDeletion(t, a, before) }},
 	} {
-		played := t.Run(act.name, func(t *testing.T) {
+		passed := t.Run(part.name, func(t *testing.T) {
 			a.t = t // waits in this part fail the subtest
-			act.play(t, a)
+			part.run(t, a)
 		})
 		a.t = t
-		if !played {
+		if !passed {
 			return // the next part requires the state that this one should have reached
 		}
 	}
 }
 
-// checkNoRequestLostDuring checks that no request is lost while an operation runs, and that only the bad version fails requests.
-func (a loadedEnvironment) checkNoRequestLostDuring(bad string, happens func()) {
+// checkNoRequestLostDuring checks that no request is lost during an operation, and that requests fail only at the bad version.
+func (a loadedEnvironment) checkNoRequestLostDuring(badVersion string, operation func()) {
 	a.t.Helper()
 	gatewayBefore, serviceBefore := a.gateway.Counts(), a.service.Counts()
-	happens()
+	operation()
 	waitForRequests(a.t, a.gateway, 40)
 	for client, counts := range map[string]load.Counts{"gateway": a.gateway.Counts().Since(gatewayBefore), "Service": a.service.Counts().Since(serviceBefore)} {
-		if failed := counts.Failed() - counts.ByVersion[bad].Errors; failed != 0 {
+		if failed := counts.Failed() - counts.ByVersion[badVersion].Errors; failed != 0 {
 			a.t.Errorf("%d requests to the %s failed: %s", failed, client, counts)
 		}
 	}
 }
 
-func adoption(t *testing.T, a loadedEnvironment) {
+func testAdoption(t *testing.T, a loadedEnvironment) {
 	a.checkNoRequestLostDuring("", func() {
 		r := a.follow("cart")
 		a.apply(cartCanary)
@@ -127,7 +127,7 @@ func adoption(t *testing.T, a loadedEnvironment) {
 	}
 }
 
-func promotion(t *testing.T, a loadedEnvironment) {
+func testPromotion(t *testing.T, a loadedEnvironment) {
 	r := a.follow("cart")
 	a.checkNoRequestLostDuring("", func() {
 		a.deployVersion("cart", "v2")
@@ -185,7 +185,7 @@ func runRollback(t *testing.T, a loadedEnvironment, version string, env ...strin
 		a.waitForPodsDeleted("app=cart")
 	})
 	// Each failed check opens a window, including the one that reaches the threshold; nothing is observed in that window.
-	windows := slices.DeleteFunc(r.windows(), func(w window) bool { return w.failed >= 2 })
+	windows := slices.DeleteFunc(r.windows(), func(w window) bool { return w.failedChecks >= 2 })
 	for _, w := range windows {
 		if w.weight != 20 {
 			t.Errorf("version %s was observed at weight %d, want 20", version, w.weight)
@@ -193,11 +193,11 @@ func runRollback(t *testing.T, a loadedEnvironment, version string, env ...strin
 		a.checkShare(w, version)
 	}
 	if len(windows) != 2 {
-		t.Fatalf("version %s was observed for %d windows, want as many as checks may fail: 2", version, len(windows))
+		t.Fatalf("version %s was observed for %d windows, want 2, which is the threshold of failed checks", version, len(windows))
 	}
 	r.waitForEvent("Canary failed! Scaling down cart.acts")
 	if !strings.Contains(strings.Join(r.eventMessages(), "\n"), "Rolling back cart.acts failed checks threshold reached 2") {
-		t.Errorf("there is no event of the rollback:\n%s", strings.Join(r.eventMessages(), "\n"))
+		t.Errorf("no event reports the rollback:\n%s", strings.Join(r.eventMessages(), "\n"))
 	}
 	after := waitForRequests(t, a.gateway, 40)
 	if answered := after.ByVersion["v2"].Requests; answered != after.Requests {
@@ -215,37 +215,37 @@ func runRollback(t *testing.T, a loadedEnvironment, version string, env ...strin
 		}
 	}
 	if end := windows[len(windows)-1].start.Add(cartWindow); first.Before(windows[0].start.Add(-settleTime)) || last.Before(end.Add(-settleTime)) {
-		t.Errorf("version %s had clients from %s to %s, its windows were from %s to %s", version, first, last, windows[0].start, end)
+		t.Errorf("version %s answered from %s to %s, want from the first to the last of its windows, %s to %s", version, first, last, windows[0].start, end)
 	}
 	return a.gateway.Between(first, last.Add(1))
 }
 
-func failing(t *testing.T, a loadedEnvironment) {
-	const errors = 0.5
-	counts := runRollback(t, a, "v3", "ERROR_PERCENT", fmt.Sprint(errors*100))
-	// The bad version may fail its percentage of errors of its share of the requests.
-	_, most := load.BinomialBounds(counts.Requests, 0.2, boundTail)
-	if got := counts.ByVersion["v3"].Requests; got > most {
-		t.Errorf("v3 got %d of %d requests, at weight 20 at most %d", got, counts.Requests, most)
+func testRollbackOfErrors(t *testing.T, a loadedEnvironment) {
+	const errorRate = 0.5
+	counts := runRollback(t, a, "v3", "ERROR_PERCENT", fmt.Sprint(errorRate*100))
+	// The bad version may receive its share of the requests, and fail the part of them that its error rate determines.
+	_, maximum := load.BinomialBounds(counts.Requests, 0.2, boundTail)
+	if got := counts.ByVersion["v3"].Requests; got > maximum {
+		t.Errorf("v3 got %d of %d requests, at weight 20 at most %d", got, counts.Requests, maximum)
 	}
-	_, most = load.BinomialBounds(counts.Requests, 0.2*errors, boundTail)
-	if got := counts.Failed(); got == 0 || got > most {
-		t.Errorf("%d of %d requests failed, want 1 to %d: %s", got, counts.Requests, most, counts)
+	_, maximum = load.BinomialBounds(counts.Requests, 0.2*errorRate, boundTail)
+	if got := counts.Failed(); got == 0 || got > maximum {
+		t.Errorf("%d of %d requests failed, want 1 to %d: %s", got, counts.Requests, maximum, counts)
 	}
 }
 
-func slow(t *testing.T, a loadedEnvironment) {
+func testRollbackOfLatency(t *testing.T, a loadedEnvironment) {
 	counts := runRollback(t, a, "v4", "LATENCY", "900ms")
-	_, most := load.BinomialBounds(counts.Requests, 0.2, boundTail)
-	if got := counts.ByVersion["v4"].Requests; got > most {
-		t.Errorf("%d of %d requests were slow, at weight 20 at most %d", got, counts.Requests, most)
+	_, maximum := load.BinomialBounds(counts.Requests, 0.2, boundTail)
+	if got := counts.ByVersion["v4"].Requests; got > maximum {
+		t.Errorf("%d of %d requests were slow, at weight 20 at most %d", got, counts.Requests, maximum)
 	}
 	if failed := counts.Failed(); failed != 0 {
 		t.Errorf("%d requests failed of a version that is only slow: %s", failed, counts)
 	}
 }
 
-func restarted(t *testing.T, a loadedEnvironment) {
+func testRestart(t *testing.T, a loadedEnvironment) {
 	r := a.follow("cart")
 	a.checkNoRequestLostDuring("", func() {
 		a.deployVersion("cart", "v5")
@@ -256,9 +256,9 @@ func restarted(t *testing.T, a loadedEnvironment) {
 			return nil
 		})
 		a.deployVersion("cart", "v6")
-		r.waitFor("begins again", func(c canary) error {
+		r.waitFor("restarts its analysis", func(c canary) error {
 			if c.Status.Phase != "Progressing" || c.Status.CanaryWeight != 0 {
-				return fmt.Errorf("it has not begun again")
+				return fmt.Errorf("the analysis has not restarted")
 			}
 			return nil
 		})
@@ -279,7 +279,7 @@ func restarted(t *testing.T, a loadedEnvironment) {
 	}
 }
 
-func deletion(t *testing.T, a loadedEnvironment, before map[string]*unstructured.Unstructured) {
+func testDeletion(t *testing.T, a loadedEnvironment, before map[string]*unstructured.Unstructured) {
 	a.checkNoRequestLostDuring("", func() {
 		a.delete(canaries, "cart")
 		a.waitForObject("the Canary is deleted", canaries, "cart", checkAbsent)
@@ -292,15 +292,15 @@ func deletion(t *testing.T, a loadedEnvironment, before map[string]*unstructured
 		t.Errorf("after the deletion v6 answered %d of %d requests: %s", answered, counts.Requests, counts)
 	}
 	after := map[string]*unstructured.Unstructured{"Service": a.get(services, "cart"), "HTTPRoute": a.get(httpRoutes, "cart")}
-	for kind, was := range before {
-		if diff := cmp.Diff(was.Object["spec"], after[kind].Object["spec"]); diff != "" {
+	for kind, original := range before {
+		if diff := cmp.Diff(original.Object["spec"], after[kind].Object["spec"]); diff != "" {
 			t.Errorf("spec of the user's %s (-before +after):\n%s", kind, diff)
 		}
-		if diff := cmp.Diff(was.GetAnnotations(), after[kind].GetAnnotations()); diff != "" {
+		if diff := cmp.Diff(original.GetAnnotations(), after[kind].GetAnnotations()); diff != "" {
 			t.Errorf("annotations of the user's %s (-before +after):\n%s", kind, diff)
 		}
 	}
 	for _, name := range []string{"cart-canary", "cart-primary"} {
-		a.waitForObject("Service "+name+" is gone", services, name, checkAbsent)
+		a.waitForObject("Service "+name+" is deleted", services, name, checkAbsent)
 	}
 }

@@ -30,9 +30,9 @@ var (
 	controller ingressController
 )
 
-// parallel is the number of concurrent tests. They mostly wait, but more of them delay the control plane, and with it the
-// gateway.
-const parallel = "4"
+// maxParallel is the number of tests that run concurrently. They mostly wait, but more of them delay the control plane, and with
+// it the gateway.
+const maxParallel = "4"
 
 func TestMain(m *testing.M) {
 	os.Exit(run(m))
@@ -47,7 +47,7 @@ func run(m *testing.M) int {
 	}
 	flag.Parse()
 	if !isFlagSet("test.parallel") {
-		err = flag.Set("test.parallel", parallel)
+		err = flag.Set("test.parallel", maxParallel)
 	}
 	if err == nil {
 		options.Folder, err = os.MkdirTemp("", "e2e-")
@@ -82,7 +82,8 @@ func isFlagSet(name string) (found bool) {
 	return found
 }
 
-// prepare builds and downloads what the tests need in addition to a cluster, while the network is still reachable.
+// prepare builds and downloads the programs and manifests that the tests need in addition to a cluster, while the network is
+// still reachable.
 func prepare(ctx context.Context, b *build.Builder) error {
 	if _, err := b.Serin(ctx); err != nil {
 		return err
@@ -119,8 +120,8 @@ func start(ctx context.Context, options cluster.Options) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, place := range append([]string{filepath.Join(repository, "config", "crd"), filepath.Join(repository, "config", "crd", "argoproj"), istioCRDs}, routes...) {
-		if err := shared.ApplyFolder(ctx, place); err != nil {
+	for _, folder := range append([]string{filepath.Join(repository, "config", "crd"), filepath.Join(repository, "config", "crd", "argoproj"), istioCRDs}, routes...) {
+		if err := shared.ApplyFolder(ctx, folder); err != nil {
 			return err
 		}
 	}

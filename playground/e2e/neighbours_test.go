@@ -148,7 +148,7 @@ func (s *environment) initialize(n int, server string) {
 	}
 	for i := range n {
 		r := s.follow(fmt.Sprintf("hang-%03d", i))
-		r.mark = 0
+		r.next = 0
 		r.waitForPhase("Initialized")
 	}
 }

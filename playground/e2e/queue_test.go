@@ -55,7 +55,7 @@ func TestReleasesWaitInTheQueue(t *testing.T) {
 	for _, name := range []string{"first", "urgent", "patient"} {
 		releases.forCanary(name).waitForEnd("Succeeded")
 	}
-	all, _ := s.canaries.statesFrom(releases.mark)
+	all, _ := s.canaries.statesFrom(releases.next)
 	moving := map[string]bool{}
 	var order []string
 	for _, state := range all {

@@ -81,7 +81,7 @@ func TestFirstWeightRequiresTheReadyThreshold(t *testing.T) {
 		t.Errorf("output of serin why with old pods:\n%s", text)
 	}
 	s.keepPodsReady(t)
-	observed.mark = observed.began
+	observed.next = observed.first
 	observed.waitFor("begins again", hasWeight(0))
 	again := observed.waitFor("has its first weight", hasWeight(10))
 	s.checkNoWeightBeforePods(observed, again)

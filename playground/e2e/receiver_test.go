@@ -20,10 +20,10 @@ import (
 type webhookCall struct {
 	path string
 	// key identifies the query: a repeated request has the same key.
-	key  string
-	at   time.Time
-	Name string `json:"name"`
-	// Phase, Checksum and Metadata are fields of the payload.
+	key string
+	at  time.Time
+	// Name, Phase, Checksum and Metadata are fields of the payload.
+	Name     string            `json:"name"`
 	Phase    string            `json:"phase"`
 	Checksum string            `json:"checksum"`
 	Metadata map[string]string `json:"metadata"`
@@ -37,13 +37,14 @@ type receiver struct {
 	mu      sync.Mutex
 	calls   []webhookCall
 	answers map[string]func(webhookCall) int
-	news    chan struct{}
+	// received is closed and replaced when a request is received.
+	received chan struct{}
 }
 
 // startReceiver starts a receiver on the address of the node.
 func startReceiver(t *testing.T) *receiver {
 	t.Helper()
-	r := &receiver{t: t, answers: map[string]func(webhookCall) int{}, news: make(chan struct{})}
+	r := &receiver{t: t, answers: map[string]func(webhookCall) int{}, received: make(chan struct{})}
 	r.server = startServer(t, http.HandlerFunc(r.receive))
 	return r
 }
@@ -85,8 +86,8 @@ func (r *receiver) receive(w http.ResponseWriter, request *http.Request) {
 	}
 	r.mu.Lock()
 	r.calls = append(r.calls, c)
-	close(r.news)
-	r.news = make(chan struct{})
+	close(r.received)
+	r.received = make(chan struct{})
 	answer := r.answers[c.path]
 	r.mu.Unlock()
 	if answer == nil {
@@ -98,25 +99,26 @@ func (r *receiver) receive(w http.ResponseWriter, request *http.Request) {
 }
 
 // setAnswer sets the function that returns the status for requests to a path.
-func (r *receiver) setAnswer(path string, withHeader func(webhookCall) int) {
+func (r *receiver) setAnswer(path string, answer func(webhookCall) int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.answers[path] = withHeader
+	r.answers[path] = answer
 }
 
+// answerWith returns a function that returns the same status for every request.
 func answerWith(status int) func(webhookCall) int { return func(webhookCall) int { return status } }
 
 // callsTo returns the requests to a path so far.
 func (r *receiver) callsTo(path string) []webhookCall {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var own []webhookCall
+	var calls []webhookCall
 	for _, c := range r.calls {
 		if c.path == path {
-			own = append(own, c)
+			calls = append(calls, c)
 		}
 	}
-	return own
+	return calls
 }
 
 // waitForCall waits for the n-th request to a path.
@@ -126,27 +128,27 @@ func (r *receiver) waitForCall(path string, n int) {
 	defer deadline.Stop()
 	for {
 		r.mu.Lock()
-		news := r.news
+		received := r.received
 		r.mu.Unlock()
 		calls := r.callsTo(path)
 		if len(calls) >= n {
 			return
 		}
 		select {
-		case <-news:
+		case <-received:
 		case <-deadline.C:
-			r.t.Fatalf("wait for call %d of webhook %s: it took more than %s; calls so far: %+v", n, path, waitTimeout, calls)
+			r.t.Fatalf("wait for call %d of webhook %s: no such call within %s; calls so far: %+v", n, path, waitTimeout, calls)
 		}
 	}
 }
 
 // callsByKey returns the number of requests for each key.
 func callsByKey(calls []webhookCall) map[string]int {
-	asked := map[string]int{}
+	counts := map[string]int{}
 	for _, c := range calls {
-		asked[c.key]++
+		counts[c.key]++
 	}
-	return asked
+	return counts
 }
 
 // fakePrometheus answers each query with a value that the test sets, and records the queries.
@@ -159,36 +161,36 @@ type fakePrometheus struct {
 // startFakePrometheus starts a fakePrometheus and returns its address.
 func startFakePrometheus(t *testing.T, value func(query string) float64) (*fakePrometheus, string) {
 	t.Helper()
-	o := &fakePrometheus{value: value}
-	return o, startServer(t, o).URL
+	p := &fakePrometheus{value: value}
+	return p, startServer(t, p).URL
 }
 
 // always returns a function that returns the same value for every query.
 func always(value float64) func(string) float64 { return func(string) float64 { return value } }
 
-func (o *fakePrometheus) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+func (p *fakePrometheus) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	query := request.FormValue("query")
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.queries = append(o.queries, query)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.queries = append(p.queries, query)
 	w.Header().Set("Content-Type", "application/json")
-	fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[%d,"%v"]}]}}`, time.Now().Unix(), o.value(query))
+	fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[%d,"%v"]}]}}`, time.Now().Unix(), p.value(query))
 }
 
 // setValue sets the function that returns the value of a query.
-func (o *fakePrometheus) setValue(value func(query string) float64) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.value = value
+func (p *fakePrometheus) setValue(value func(query string) float64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.value = value
 }
 
-// receivedQueries returns the different queries so far.
-func (o *fakePrometheus) receivedQueries() map[string]bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	different := map[string]bool{}
-	for _, query := range o.queries {
-		different[query] = true
+// receivedQueries returns the set of queries so far.
+func (p *fakePrometheus) receivedQueries() map[string]bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	received := map[string]bool{}
+	for _, query := range p.queries {
+		received[query] = true
 	}
-	return different
+	return received
 }

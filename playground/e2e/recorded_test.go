@@ -141,7 +141,7 @@ func shift(value any, by time.Duration) any {
 // TestRolloutsRecordedFromArgoRolloutsAreAdopted is like TestSwaps, with recordings of the objects of Argo Rollouts v1.10.2.
 func TestRolloutsRecordedFromArgoRolloutsAreAdopted(t *testing.T) {
 	t.Parallel()
-	for name, p := range places() {
+	for name, p := range swapStates() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newEnvironment(t, "left-"+strings.ReplaceAll(name, "/", "-"))

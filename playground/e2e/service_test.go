@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// searchManifests returns pods of two versions, and a Service that selects the first. Kubernetes allocates an address and a
-// node port for its type, which no other Service can have.
+// searchManifests returns Deployments of two versions, a Service that selects the pods of the first one, and a Canary that
+// releases the Service. Kubernetes allocates a node port for the Service, which its copies cannot have as well.
 func searchManifests(t *testing.T) string {
 	t.Helper()
 	first := replaceTexts(t, deployment(t, "search-v1", 2), `"app":"search-v1"`, `"app":"search","version":"v1"`)
@@ -46,14 +46,14 @@ func TestServiceIsReleasedByItsSelector(t *testing.T) {
 	l := s.startLoad("search.example.com", 20)
 	waitForRequests(t, l, 10, "v1")
 	if counts := l.Counts(); len(counts.ByVersion) != 1 {
-		t.Errorf("before the release the versions are %s", counts)
+		t.Errorf("before the release not only v1 answers: %s", counts)
 	}
 
 	r = s.follow("search")
 	s.patch(services, "search", `{"spec":{"selector":{"version":"v2"}}}`)
 	r.waitFor("has weight 50", func(c canary) error {
 		if c.Status.CanaryWeight != 50 {
-			return errors.New("not yet")
+			return errors.New("another weight")
 		}
 		return nil
 	})
@@ -67,12 +67,12 @@ func TestServiceIsReleasedByItsSelector(t *testing.T) {
 	addresses := map[string]string{}
 	for _, name := range []string{"search", "search-primary", "search-canary"} {
 		service := convert[corev1.Service](t, s.get(services, name))
-		if other, taken := addresses[service.Spec.ClusterIP]; taken || service.Spec.ClusterIP == "" {
-			t.Errorf("%s has address %q, as has %q", name, service.Spec.ClusterIP, other)
+		if other, exists := addresses[service.Spec.ClusterIP]; exists || service.Spec.ClusterIP == "" {
+			t.Errorf("Service %s has the address %q, which Service %q has as well", name, service.Spec.ClusterIP, other)
 		}
 		addresses[service.Spec.ClusterIP] = name
 		if service.Spec.Selector["version"] != "v2" {
-			t.Errorf("%s selects %v", name, service.Spec.Selector)
+			t.Errorf("Service %s selects %v, want the pods of v2", name, service.Spec.Selector)
 		}
 	}
 }

@@ -79,13 +79,13 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// TestSwaps replaces Argo Rollouts by Serin in each place, and Serin by Argo Rollouts: the new controller changes nothing and
+// TestSwaps replaces Argo Rollouts by Serin in each state, and Serin by Argo Rollouts: the new controller changes nothing and
 // continues the release, no pod is restarted and no request is lost.
 func TestSwaps(t *testing.T) {
 	if *argoProgram == "" {
 		t.Skip("set -argo to the path of an Argo Rollouts controller")
 	}
-	for name, p := range places() {
+	for name, p := range swapStates() {
 		t.Run(name+"/there", func(t *testing.T) {
 			t.Parallel()
 			s := newEnvironment(t, "swap-"+name)
@@ -111,8 +111,8 @@ func TestSwaps(t *testing.T) {
 	}
 }
 
-// bringTo starts a controller and brings a Rollout to a place, under load if it has a route.
-func (s *environment) bringTo(p place, by swapController) *load.Load {
+// bringTo starts a controller and brings a Rollout to a state, under load if it has a route.
+func (s *environment) bringTo(p swapState, by swapController) *load.Load {
 	s.t.Helper()
 	by.start(s)
 	s.apply(p.manifests(s.t))

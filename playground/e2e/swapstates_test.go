@@ -23,23 +23,23 @@ var (
 	ingressRoutes     = schema.GroupVersionResource{Group: "traefik.io", Version: "v1alpha1", Resource: "ingressroutes"}
 )
 
-// place is a state in which Rollout cart can be when one controller replaces the other.
-type place struct {
+// swapState is a state in which Rollout cart can be when one controller replaces the other.
+type swapState struct {
 	manifests func(t *testing.T) string
-	// reach brings the idle Rollout from v1 to this state, and waitUntilReached waits until it is there.
+	// reach brings the idle Rollout from v1 to the state, and waitUntilReached waits until the Rollout is in the state.
 	reach, waitUntilReached func(s *environment)
 	// finish lets the release succeed.
 	finish func(s *environment)
-	// pods are the pods after the release.
+	// pods contains the number of pods of each version after the release.
 	pods string
 	// host is the host name of the route, if there is one.
 	host string
-	// measurements is the number of measurements of the analysis step, if there is one.
+	// measurements is the number of measurements of the analysis; 0: there is no analysis with a limited number.
 	measurements int32
 }
 
-// withHost returns the place with another host: one gateway serves all tests, so two tests must not use the same host.
-func (p place) withHost(host string) place {
+// withHost returns the state with another host, because one gateway serves all tests.
+func (p swapState) withHost(host string) swapState {
 	if p.host == "" {
 		return p
 	}
@@ -89,8 +89,8 @@ const (
 	measurements = 20
 )
 
-// alwaysSuccessful returns a template of an analysis whose measurements are always successful. count is the field with their
-// number, or empty.
+// alwaysSuccessful returns an AnalysisTemplate whose measurements are always successful. count is the field with their number, or
+// empty for an unlimited number.
 func alwaysSuccessful(name, count string) string {
 	return fmt.Sprintf(`
 apiVersion: argoproj.io/v1alpha1
@@ -103,84 +103,94 @@ spec:
 `, name, count, shared.PrometheusURL)
 }
 
-func once() string { return fmt.Sprintf("count: %d,", measurements) }
+// countField returns the field of a metric that limits its measurements.
+func countField() string { return fmt.Sprintf("count: %d,", measurements) }
 
+// routedCart returns a function that returns Rollout cart with the strategy, its Services and its route.
 func routedCart(host, strategy string) func(*testing.T) string {
 	return func(t *testing.T) string {
 		return cartServices + traefikRoute(host, bothServices) + rolloutManifest(t, "cart", 4, strategy)
 	}
 }
 
-// places returns the states in which one controller may replace the other.
-func places() map[string]place {
-	ship := func(s *environment) { s.releaseVersion("cart", "v2") }
-	paused := func(s *environment) { s.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep") }
-	proceed := func(s *environment) { s.patchRolloutStatus("cart", `{"pauseConditions":null}`) }
-	weighs := func(weight int) func(*environment) { return func(s *environment) { s.waitForPausedAt(weight) } }
+// swapStates returns the states in which one controller may replace the other, by name.
+func swapStates() map[string]swapState {
+	releaseV2 := func(s *environment) { s.releaseVersion("cart", "v2") }
+	waitUntilPaused := func(s *environment) { s.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep") }
+	endPause := func(s *environment) { s.patchRolloutStatus("cart", `{"pauseConditions":null}`) }
+	waitForWeight := func(weight int) func(*environment) { return func(s *environment) { s.waitForPausedAt(weight) } }
 	const twoSteps = `steps: [{setWeight: 20}, {pause: {}}, {setWeight: 60}, {pause: {}}]`
-	return map[string]place{
+	return map[string]swapState{
 		"at-rest": {
 			manifests: func(t *testing.T) string { return rolloutManifest(t, "cart", 4, pausingStrategy) },
-			reach:     func(s *environment) { ship(s); paused(s); s.patchRolloutStatus("cart", `{"promoteFull":true}`) },
+			reach: func(s *environment) {
+				releaseV2(s)
+				waitUntilPaused(s)
+				s.patchRolloutStatus("cart", `{"promoteFull":true}`)
+			},
 			waitUntilReached: func(s *environment) {
 				s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
 				s.waitForPods("cart", "v2=4")
 			},
-			finish: func(s *environment) { s.releaseVersion("cart", "v3"); paused(s); proceed(s) },
+			finish: func(s *environment) { s.releaseVersion("cart", "v3"); waitUntilPaused(s); endPause(s) },
 			pods:   "v3=4",
 		},
 		"paused": {
 			manifests: func(t *testing.T) string { return rolloutManifest(t, "cart", 4, pausingStrategy) },
-			reach:     ship, waitUntilReached: paused, finish: proceed, pods: "v2=4",
+			reach:     releaseV2, waitUntilReached: waitUntilPaused, finish: endPause, pods: "v2=4",
 		},
 		"weighted": {
 			manifests: routedCart("weighted.test", `{canary: {`+byTraefik+`, `+twoSteps+`}}`), host: "weighted.test",
-			reach: ship, waitUntilReached: weighs(20), finish: func(s *environment) { proceed(s); weighs(60)(s); proceed(s) }, pods: "v2=4",
+			reach: releaseV2, waitUntilReached: waitForWeight(20), finish: func(s *environment) { endPause(s); waitForWeight(60)(s); endPause(s) }, pods: "v2=4",
 		},
 		"dynamic": {
 			manifests: routedCart("dynamic.test", `{canary: {`+byTraefik+`, dynamicStableScale: true, `+twoSteps+`}}`), host: "dynamic.test",
-			reach:            func(s *environment) { ship(s); weighs(20)(s); proceed(s) },
-			waitUntilReached: func(s *environment) { weighs(60)(s); s.waitForPods("cart", "v1=2 v2=3") },
-			finish:           proceed, pods: "v2=4",
+			reach:            func(s *environment) { releaseV2(s); waitForWeight(20)(s); endPause(s) },
+			waitUntilReached: func(s *environment) { waitForWeight(60)(s); s.waitForPods("cart", "v1=2 v2=3") },
+			finish:           endPause, pods: "v2=4",
 		},
 		"aborted": {
 			manifests: routedCart("aborted.test", `{canary: {`+byTraefik+`, abortScaleDownDelaySeconds: 600, `+twoSteps+`}}`), host: "aborted.test",
-			reach: func(s *environment) { ship(s); weighs(20)(s); s.patchRolloutStatus("cart", `{"abort":true}`) },
+			reach: func(s *environment) {
+				releaseV2(s)
+				waitForWeight(20)(s)
+				s.patchRolloutStatus("cart", `{"abort":true}`)
+			},
 			waitUntilReached: func(s *environment) {
 				s.waitForRolloutPhase("cart", argov1.RolloutPhaseDegraded, "RolloutAborted")
 				s.waitForPods("cart", "v1=4 v2=1")
 			},
 			finish: func(s *environment) {
 				s.patchRolloutStatus("cart", `{"abort":false}`)
-				weighs(20)(s)
+				waitForWeight(20)(s)
 				s.patchRolloutStatus("cart", `{"promoteFull":true}`)
 			},
 			pods: "v2=4",
 		},
 		"analysing": {
 			manifests: func(t *testing.T) string {
-				return alwaysSuccessful("beside", "") + alwaysSuccessful("between", once()) + routedCart("analysing.test", `{canary: {`+byTraefik+`,
+				return alwaysSuccessful("beside", "") + alwaysSuccessful("between", countField()) + routedCart("analysing.test", `{canary: {`+byTraefik+`,
 				  analysis: {startingStep: 1, templates: [{templateName: beside}]},
 				  steps: [{setWeight: 20}, {analysis: {templates: [{templateName: between}]}}, {setWeight: 60}, {pause: {}}]}}`)(t)
 			},
-			host: "analysing.test", reach: ship, waitUntilReached: func(s *environment) { s.waitForMeasurements(2, 2) }, measurements: measurements,
-			finish: func(s *environment) { weighs(60)(s); proceed(s) }, pods: "v2=4",
+			host: "analysing.test", reach: releaseV2, waitUntilReached: func(s *environment) { s.waitForMeasurements(2, 2) }, measurements: measurements,
+			finish: func(s *environment) { waitForWeight(60)(s); endPause(s) }, pods: "v2=4",
 		},
 		"blue-green": {
 			manifests: func(t *testing.T) string {
 				return cartServices + rolloutManifest(t, "cart", 2, `{blueGreen: {activeService: cart-one, previewService: cart-two, autoPromotionEnabled: false, scaleDownDelaySeconds: 600}}`)
 			},
-			reach: ship, waitUntilReached: func(s *environment) {
+			reach: releaseV2, waitUntilReached: func(s *environment) {
 				s.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "BlueGreenPause")
 				s.waitForPods("cart", "v1=2 v2=2")
 			},
-			finish: proceed, pods: "v1=2 v2=2",
+			finish: endPause, pods: "v1=2 v2=2",
 		},
 		"blue-green-delayed": { // the old ReplicaSet still has a scale-down delay
 			manifests: func(t *testing.T) string {
 				return cartServices + rolloutManifest(t, "cart", 2, `{blueGreen: {activeService: cart-one, previewService: cart-two, scaleDownDelaySeconds: 600}}`)
 			},
-			reach: ship, waitUntilReached: func(s *environment) {
+			reach: releaseV2, waitUntilReached: func(s *environment) {
 				s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
 				s.waitForPods("cart", "v1=2 v2=2")
 			},
@@ -188,19 +198,19 @@ func places() map[string]place {
 		},
 		"blue-green-analysing": {
 			manifests: func(t *testing.T) string {
-				return cartServices + alwaysSuccessful("before", once()) + rolloutManifest(t, "cart", 2, `{blueGreen: {activeService: cart-one, previewService: cart-two,
+				return cartServices + alwaysSuccessful("before", countField()) + rolloutManifest(t, "cart", 2, `{blueGreen: {activeService: cart-one, previewService: cart-two,
 				  scaleDownDelaySeconds: 600, prePromotionAnalysis: {templates: [{templateName: before}]}}}`)
 			},
-			reach: ship, waitUntilReached: func(s *environment) { s.waitForMeasurements(1, 2) }, measurements: measurements,
+			reach: releaseV2, waitUntilReached: func(s *environment) { s.waitForMeasurements(1, 2) }, measurements: measurements,
 			finish: func(*environment) {}, pods: "v1=2 v2=2",
 		},
 		"experimenting": {
 			manifests: func(t *testing.T) string {
-				return alwaysSuccessful("between", once()) + rolloutManifest(t, "cart", 2, `{canary: {steps: [{experiment: {templates: [{name: old, specRef: stable}, {name: new, specRef: canary}],
+				return alwaysSuccessful("between", countField()) + rolloutManifest(t, "cart", 2, `{canary: {steps: [{experiment: {templates: [{name: old, specRef: stable}, {name: new, specRef: canary}],
 				  analyses: [{name: well, templateName: between, requiredForCompletion: true}]}}, {pause: {}}]}}`)
 			},
-			reach: ship, waitUntilReached: func(s *environment) { s.waitForMeasurements(1, 2) }, measurements: measurements,
-			finish: func(s *environment) { paused(s); proceed(s) }, pods: "v2=2",
+			reach: releaseV2, waitUntilReached: func(s *environment) { s.waitForMeasurements(1, 2) }, measurements: measurements,
+			finish: func(s *environment) { waitUntilPaused(s); endPause(s) }, pods: "v2=2",
 		},
 		"workload": {
 			manifests: func(t *testing.T) string {
@@ -214,7 +224,7 @@ spec:
   strategy: {canary: {steps: [{setWeight: 50}, {pause: {}}]}}
 `
 			},
-			reach: func(s *environment) { s.deployVersion("cart", "v2") }, waitUntilReached: paused, finish: proceed, pods: "v2=2",
+			reach: func(s *environment) { s.deployVersion("cart", "v2") }, waitUntilReached: waitUntilPaused, finish: endPause, pods: "v2=2",
 		},
 	}
 }
@@ -223,13 +233,13 @@ spec:
 func (s *environment) waitForMeasurements(runs int, count int32) {
 	s.t.Helper()
 	reached := map[string]bool{}
-	recordHistory[argov1.AnalysisRun](s.t, analysisRuns, s.namespace).waitForState(s.t, fmt.Sprintf("%d analyses have measured", runs), 0, func(run state[argov1.AnalysisRun]) error {
+	recordHistory[argov1.AnalysisRun](s.t, analysisRuns, s.namespace).waitForState(s.t, fmt.Sprintf("%d analyses have enough measurements", runs), 0, func(run state[argov1.AnalysisRun]) error {
 		status := run.object.Status
 		if status.Phase == argov1.AnalysisPhaseRunning && len(status.MetricResults) > 0 && status.MetricResults[0].Count >= count {
 			reached[run.name] = true
 		}
 		if len(reached) < runs {
-			return fmt.Errorf("%d have; %s: %s", len(reached), run.name, toJSON(s.t, status))
+			return fmt.Errorf("%d analyses have; %s: %s", len(reached), run.name, toJSON(s.t, status))
 		}
 		return nil
 	})
@@ -288,7 +298,7 @@ func (s *environment) checkUnchanged(before map[string]string) {
 	s.patch(rollouts, "cart", fmt.Sprintf(`{"spec":{"revisionHistoryLimit":%d}}`, limit)) // has no effect here except for a new generation
 	s.waitForObject("the new controller has reconciled the Rollout", rollouts, "cart", func(object *unstructured.Unstructured) error {
 		if ro := convert[argov1.Rollout](s.t, object); ro.Status.ObservedGeneration != fmt.Sprint(ro.Generation) {
-			return fmt.Errorf("generation %s of %d", ro.Status.ObservedGeneration, ro.Generation)
+			return fmt.Errorf("the observed generation is %s, want %d", ro.Status.ObservedGeneration, ro.Generation)
 		}
 		return nil
 	})
@@ -298,7 +308,7 @@ func (s *environment) checkUnchanged(before map[string]string) {
 }
 
 // finishRelease finishes the release, and checks that the analysis of its step was continued and not restarted.
-func (s *environment) finishRelease(p place) {
+func (s *environment) finishRelease(p swapState) {
 	s.t.Helper()
 	p.finish(s)
 	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
@@ -312,7 +322,7 @@ func (s *environment) finishRelease(p place) {
 		run := convert[argov1.AnalysisRun](s.t, &object)
 		result := run.Status.MetricResults[0]
 		if run.Status.Phase != argov1.AnalysisPhaseSuccessful || run.Spec.Metrics[0].Count != nil && result.Count != p.measurements {
-			s.t.Errorf("%s is %s after %d measurements", run.Name, run.Status.Phase, result.Count)
+			s.t.Errorf("AnalysisRun %s is %s after %d measurements, want Successful after %d if their number is limited", run.Name, run.Status.Phase, result.Count, p.measurements)
 		}
 	}
 }
