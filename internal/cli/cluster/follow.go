@@ -50,7 +50,8 @@ const maxEvents = 100
 
 // Follow observes the selected releases whenever they or related objects change, and passes every state to emit until the context
 // is done or emit returns false. It polls only for the end of another controller. If the cluster becomes unreachable later, the
-// state says so; only a failure of the first observation is an error: ErrNotFound, ErrAmbiguous, ErrUnreachable.
+// state contains the interruption; only a failure of the first observation is an error: ErrNotFound, ErrAmbiguous,
+// ErrUnreachable.
 func (s *Session) Follow(ctx context.Context, sel Selection, emit func(State) (more bool)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	found, err := s.readObjects(ctx, sel)

@@ -46,7 +46,8 @@ type Subject struct {
 	HandleOther func(w http.ResponseWriter, r *http.Request) bool
 	// NoEndMarker is true if responses of this API have no end marker, so that a truncated response may contain the value.
 	NoEndMarker bool
-	// NoCredentials is true if the provider needs no credentials; BareHost is true if an address may be a host name without a scheme.
+	// NoCredentials is true if the provider needs no credentials; BareHost is true if an address may be a host name without a
+	// scheme.
 	NoCredentials, BareHost bool
 	// Headers are the headers in the spec.
 	Headers map[string][]string
