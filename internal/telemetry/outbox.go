@@ -22,7 +22,7 @@ const (
 	shutdownDrainTimeout = 5 * time.Second  // for sending the messages that are queued when Run ends
 	maxQueuedMessages    = 1000             // Kubernetes events queued per release, and as many other messages
 	maxConcurrentSends   = 256              // concurrent attempts for messages other than Kubernetes events
-	maxConcurrentRecords = 2                // concurrent attempts for Kubernetes events: they must not delay the writes of active releases
+	maxConcurrentRecords = 10               // concurrent attempts for Kubernetes events: as many writes as active releases may have
 	maxRequestedWait     = 30 * time.Second // the longest delay that a receiver may request with each refusal
 )
 
