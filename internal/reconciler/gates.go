@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/telemetry"
 )
 
 // StatusGate is a gate in the status of a release. It has the fields of the GateStatus of both APIs, which convert to and from it.
@@ -137,11 +138,17 @@ func (m *Memory[E]) Explain(key types.NamespacedName, evaluation Evaluation) Exp
 	return out
 }
 
-// WaitingSince returns the time since which a gate has waited for the same reason, or has passed, as of the last Explain.
-func (m *Memory[E]) WaitingSince(key types.NamespacedName, gate release.Gate) time.Time {
+// WaitingGate returns the first gate that does not pass, with the time since which it has waited for the same reason as of the
+// last Explain, for the metrics.
+func (m *Memory[E]) WaitingGate(key types.NamespacedName, gates release.Gates) telemetry.WaitingGate {
+	first := gates.First()
+	if first == nil {
+		return telemetry.WaitingGate{}
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.entry(key).waits[GateName(gate)].since
+	name := GateName(*first)
+	return telemetry.WaitingGate{Name: name, Opener: first.Opener, Since: m.entry(key).waits[name].since}
 }
 
 // wait is the reason for which a gate waits, with its times.

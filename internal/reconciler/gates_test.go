@@ -152,7 +152,7 @@ func TestSinceSurvivesARestartThroughTheStatus(t *testing.T) {
 	if e := restarted.Explain(cart, Evaluation{Gates: gates, Shown: shown, Now: noon.Add(time.Hour)}); !e.Gates[0].Since.Time.Equal(noon) {
 		t.Fatalf("got %+v, want since %v", e.Gates, noon)
 	}
-	if since := restarted.WaitingSince(cart, gates[0]); !since.Equal(noon) {
+	if since := restarted.WaitingGate(cart, gates).Since; !since.Equal(noon) {
 		t.Errorf("got %v, want %v", since, noon)
 	}
 }

@@ -53,6 +53,30 @@ func TestANestedFieldIsRetainedWhenItsSiblingIsRemoved(t *testing.T) {
 	compare(t, &before, &after)
 }
 
+// TestFieldsOfANewerVersionAreRetained: a version that does not know a field decodes the status without it, and its patch does
+// not remove it, at any depth except in lists.
+func TestFieldsOfANewerVersionAreRetained(t *testing.T) {
+	stored := []byte(`{"phase":"Progressing","canaryWeight":20,"future":{"a":1},"serin":{"run":"r","future":true}}`)
+	var before flaggerv1.CanaryStatus
+	if err := json.Unmarshal(stored, &before); err != nil {
+		t.Fatal(err)
+	}
+	after := *before.DeepCopy()
+	after.CanaryWeight, after.Serin.Run = 40, "s"
+	patch, err := reconciler.StatusPatch("7", &before, &after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := jsonpatch.MergePatch([]byte(`{"status":`+string(stored)+`}`), patch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"metadata":{"resourceVersion":"7"},"status":{"canaryWeight":40,"future":{"a":1},"phase":"Progressing","serin":{"future":true,"run":"s"}}}`
+	if !jsonpatch.Equal(got, []byte(want)) {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
 func TestTheFirstStatusHasItsCounters(t *testing.T) {
 	patch, err := reconciler.StatusPatch("7", &flaggerv1.CanaryStatus{}, &flaggerv1.CanaryStatus{Phase: flaggerv1.CanaryPhaseInitializing})
 	if err != nil {

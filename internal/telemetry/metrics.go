@@ -25,11 +25,16 @@ const (
 	MetricQuery  = "metric"
 )
 
-// canaryKind and rolloutKind are the values of the label kind.
+// The values of the label kind of other metrics.
 const (
-	canaryKind  = "Canary"
-	rolloutKind = "Rollout"
+	canaryKind      = "Canary"
+	rolloutKind     = "Rollout"
+	analysisRunKind = "AnalysisRun"
+	experimentKind  = "Experiment"
 )
+
+// reconciledKinds are all kinds that have a reconciler.
+var reconciledKinds = []string{canaryKind, rolloutKind, analysisRunKind, experimentKind}
 
 // Metrics are all series of the controller itself. The flagger_* families have the names, labels and help texts that
 // dashboards and alerts of users rely on; their label name is the name of the target, not of the Canary. The series of an
@@ -63,7 +68,7 @@ type Metrics struct {
 
 	mu                  sync.Mutex
 	canaries            map[types.NamespacedName]Canary // as last shown
-	gates               map[waitingRelease]string       // the gate that has a series
+	gates               map[waitingRelease]WaitingGate  // those with a series
 	canariesByNamespace map[string]int                  // the number of Canaries
 	targets             map[types.NamespacedName]*targetSeries
 }
@@ -77,6 +82,14 @@ type targetSeries struct {
 
 type waitingRelease struct{ kind, namespace, name string }
 
+// WaitingGate is the gate that blocks a release. The zero value means none.
+type WaitingGate struct {
+	Name   string
+	Opener release.Opener
+	// Since is the beginning of the wait.
+	Since time.Time
+}
+
 // Family is the declaration of one metric.
 type Family struct {
 	Name, Type, Help string
@@ -89,7 +102,7 @@ func New(registerer prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		registerer: registerer, argoproj: map[string]reconciliationSeries{},
 		canaries:            map[types.NamespacedName]Canary{},
-		gates:               map[waitingRelease]string{},
+		gates:               map[waitingRelease]WaitingGate{},
 		canariesByNamespace: map[string]int{},
 		targets:             map[types.NamespacedName]*targetSeries{},
 	}
@@ -112,8 +125,8 @@ func New(registerer prometheus.Registerer) *Metrics {
 	m.phase = d.gauge("serin_canary_phase", "The phase a Canary is in: 1 for that phase, no series for any other.",
 		"namespace", "name", "phase")
 	m.waiting = d.gauge("serin_gate_waiting_since_timestamp_seconds",
-		"Time since which the first closed gate has blocked a release, in seconds since 1970.",
-		"kind", "namespace", "name", "gate")
+		"Time since which the first closed gate has blocked a release, in seconds since 1970; the opener is person, cluster, answer or time.",
+		"kind", "namespace", "name", "gate", "opener")
 	m.queries = d.histogram("serin_probe_duration_seconds",
 		"Time from a query to a metrics provider or a webhook until its answer, including retries.",
 		[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}, "kind", "outcome")
@@ -128,9 +141,13 @@ func New(registerer prometheus.Registerer) *Metrics {
 		"Reconciliations that panicked; the release reports it, and other releases are unaffected.", "kind")
 	m.rollouts = newRolloutSeries(d)
 	m.notifications = newNotificationSeries(d)
-	m.argoproj["AnalysisRun"] = d.declareReconciliations("analysis_run", "an AnalysisRun")
-	m.argoproj["Experiment"] = d.declareReconciliations("experiment", "an Experiment")
+	m.argoproj[analysisRunKind] = d.declareReconciliations("analysis_run", "an AnalysisRun")
+	m.argoproj[experimentKind] = d.declareReconciliations("experiment", "an Experiment")
 	m.analyses = newAnalysisCollector(d)
+	// A panic is rare: without a sample before the first one, increase() would miss it.
+	for _, kind := range reconciledKinds {
+		m.panics.WithLabelValues(kind)
+	}
 	return m
 }
 
@@ -297,23 +314,23 @@ func (m *Metrics) SetCheckValue(namespace, target, metric string, value float64)
 // CountPanic counts a reconciliation that panicked.
 func (m *Metrics) CountPanic(kind string) { m.panics.WithLabelValues(kind).Inc() }
 
-// SetWaitingGate exports the gate that blocks a release and the time since which it does. An empty gate means none.
-func (m *Metrics) SetWaitingGate(kind, namespace, name, gate string, since time.Time) {
+// SetWaitingGate exports the gate that blocks a release of that kind.
+func (m *Metrics) SetWaitingGate(kind, namespace, name string, gate WaitingGate) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.setWaiting(waitingRelease{kind, namespace, name}, gate, since)
+	m.setWaiting(waitingRelease{kind, namespace, name}, gate)
 }
 
-func (m *Metrics) setWaiting(r waitingRelease, gate string, since time.Time) {
-	if before, known := m.gates[r]; known && before != gate {
-		m.waiting.DeleteLabelValues(r.kind, r.namespace, r.name, before)
+func (m *Metrics) setWaiting(r waitingRelease, gate WaitingGate) {
+	if before, known := m.gates[r]; known && (before.Name != gate.Name || before.Opener != gate.Opener) {
+		m.waiting.DeleteLabelValues(r.kind, r.namespace, r.name, before.Name, string(before.Opener))
 	}
-	if gate == "" {
+	if gate == (WaitingGate{}) {
 		delete(m.gates, r)
 		return
 	}
 	m.gates[r] = gate
-	m.waiting.WithLabelValues(r.kind, r.namespace, r.name, gate).Set(float64(since.UnixMilli()) / 1000)
+	m.waiting.WithLabelValues(r.kind, r.namespace, r.name, gate.Name, string(gate.Opener)).Set(float64(gate.Since.UnixMilli()) / 1000)
 }
 
 // RecordQueryDuration records the time between a query and its answer; kind is WebhookQuery or MetricQuery.
@@ -339,7 +356,7 @@ func (m *Metrics) ForgetCanary(namespace, name string) {
 	if c, known := m.canaries[types.NamespacedName{Namespace: namespace, Name: name}]; known {
 		m.dropCanary(c)
 	}
-	m.setWaiting(waitingRelease{canaryKind, namespace, name}, "", time.Time{})
+	m.setWaiting(waitingRelease{canaryKind, namespace, name}, WaitingGate{})
 }
 
 func (m *Metrics) addCanary(c Canary) {

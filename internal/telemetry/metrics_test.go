@@ -19,13 +19,13 @@ import (
 
 var update = flag.Bool("update", false, "write the list of metrics into docs/metrics.md")
 
-// series returns the sorted lines of a scrape, without comments and buckets.
+// series returns the sorted lines of a scrape, without comments, buckets, and the counters that exist from the start.
 func series(t *testing.T, registry *prometheus.Registry) []string {
 	t.Helper()
 	out := []string{}
 	for line := range strings.Lines(text(t, registry)) {
 		line = strings.TrimSpace(line)
-		if !strings.HasPrefix(line, "#") && !strings.Contains(line, "_bucket{") {
+		if !strings.HasPrefix(line, "#") && !strings.Contains(line, "_bucket{") && !strings.HasPrefix(line, "serin_panics_total{") {
 			out = append(out, line)
 		}
 	}
@@ -61,7 +61,7 @@ func TestACanaryShowsTheSeriesThatDashboardsRead(t *testing.T) {
 	m.SetCanary(shopCart)
 	m.SetCheckValue("shop", "cart", "request-success-rate", 99.5)
 	m.RecordAnalysisDuration("shop", "cart", 250*time.Millisecond)
-	m.SetWaitingGate("Canary", "shop", "cart-canary", "window", time.UnixMilli(1_000_500))
+	m.SetWaitingGate("Canary", "shop", "cart-canary", WaitingGate{"window", release.ByTime, time.UnixMilli(1_000_500)})
 
 	want := []string{
 		`argo_rollouts_controller_info{goversion="` + runtime.Version() + `",version="1.2.3"} 1`,
@@ -77,7 +77,7 @@ func TestACanaryShowsTheSeriesThatDashboardsRead(t *testing.T) {
 		`flagger_canary_weight{namespace="shop",workload="cart-primary"} 80`,
 		`flagger_info{mesh_provider="istio",version="1.2.3"} 1`,
 		`serin_canary_phase{name="cart-canary",namespace="shop",phase="Progressing"} 1`,
-		`serin_gate_waiting_since_timestamp_seconds{gate="window",kind="Canary",name="cart-canary",namespace="shop"} 1000.5`,
+		`serin_gate_waiting_since_timestamp_seconds{gate="window",kind="Canary",name="cart-canary",namespace="shop",opener="time"} 1000.5`,
 	}
 	expect(t, "series", series(t, registry), want)
 
@@ -161,8 +161,8 @@ func TestSeriesEndWithTheCanary(t *testing.T) {
 	m.SetCanary(shopCart)
 	m.SetCheckValue("shop", "cart", "latency", 1)
 	m.RecordAnalysisDuration("shop", "cart", time.Second)
-	m.SetWaitingGate("Canary", "shop", "cart-canary", "window", time.Unix(1, 0))
-	m.SetWaitingGate("Canary", "shop", "cart-canary", "success-rate", time.Unix(2, 0))
+	m.SetWaitingGate("Canary", "shop", "cart-canary", WaitingGate{"window", release.ByTime, time.Unix(1, 0)})
+	m.SetWaitingGate("Canary", "shop", "cart-canary", WaitingGate{"success-rate", release.ByAnswer, time.Unix(2, 0)})
 	m.CountSuccess("shop", "cart", "canary", AnalysisSkipped)
 	m.CountFailure("shop", "cart", "canary")
 	if got, want := strings.Join(series(t, registry), "\n"), `flagger_canary_total{namespace="shop"} 2`; !strings.Contains(got, want) {
@@ -211,11 +211,36 @@ func TestAChangedTargetEndsTheSeriesOfTheOldOne(t *testing.T) {
 	expect(t, "series", series(t, registry), want)
 }
 
+// An increase is visible only after a sample before it.
+func TestPanicsAreCountedFromZero(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m := New(registry)
+	if all, want := text(t, registry), `serin_panics_total{kind="Experiment"} 0`; !strings.Contains(all, want) {
+		t.Errorf("no series %s in\n%s", want, all)
+	}
+	m.CountPanic("Experiment")
+	if all, want := text(t, registry), `serin_panics_total{kind="Experiment"} 1`; !strings.Contains(all, want) {
+		t.Errorf("no series %s in\n%s", want, all)
+	}
+}
+
+func TestAGateHasOneSeriesForItsCurrentOpener(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m := New(registry)
+	gate := WaitingGate{"confirm-promotion/qa", release.ByUser, time.Unix(1, 0)}
+	m.SetWaitingGate("Canary", "shop", "cart", gate)
+	gate.Opener = release.ByAnswer
+	m.SetWaitingGate("Canary", "shop", "cart", gate)
+	expect(t, "series", series(t, registry), []string{
+		`serin_gate_waiting_since_timestamp_seconds{gate="confirm-promotion/qa",kind="Canary",name="cart",namespace="shop",opener="answer"} 1`,
+	})
+}
+
 func TestAGateThatOpensHasNoSeries(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := New(registry)
-	m.SetWaitingGate("Rollout", "shop", "cart", "pause", time.Unix(1, 0))
-	m.SetWaitingGate("Rollout", "shop", "cart", "", time.Time{})
+	m.SetWaitingGate("Rollout", "shop", "cart", WaitingGate{"pause", release.ByUser, time.Unix(1, 0)})
+	m.SetWaitingGate("Rollout", "shop", "cart", WaitingGate{})
 	expect(t, "series", series(t, registry), []string{})
 }
 
@@ -224,7 +249,7 @@ func TestMetricsFollowPrometheusConventions(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := New(registry)
 	m.SetCanary(shopCart)
-	m.SetWaitingGate("Canary", "shop", "cart", "window", time.Unix(1, 0))
+	m.SetWaitingGate("Canary", "shop", "cart", WaitingGate{"window", release.ByTime, time.Unix(1, 0)})
 	m.RecordQueryDuration(WebhookQuery, release.Yes, time.Second)
 	m.RecordDecisionDuration("Canary", time.Microsecond)
 	m.RecordLateness("Canary", -time.Second)
@@ -238,7 +263,7 @@ func TestMetricsFollowPrometheusConventions(t *testing.T) {
 			t.Errorf("%s: %s", problem.Metric, problem.Text)
 		}
 	}
-	labels := []string{"kind", "namespace", "name", "gate", "provider", "outcome", "phase", "verb", "resource", "code"}
+	labels := []string{"kind", "namespace", "name", "gate", "opener", "provider", "outcome", "phase", "verb", "resource", "code"}
 	for _, family := range m.Families() {
 		if !strings.HasPrefix(family.Name, "serin_") {
 			continue

@@ -178,6 +178,7 @@ func (m *Metrics) ForgetRollout(namespace, name string) {
 	delete(r.shown, key)
 	delete(r.countedEvents, key)
 	m.ForgetNotifications(key)
+	m.SetWaitingGate(rolloutKind, namespace, name, WaitingGate{})
 }
 
 func (r *rolloutSeries) dropPhases(shown Rollout) {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/serin-dev/serin/internal/release"
 )
 
 func TestARolloutShowsTheSeriesThatDashboardsRead(t *testing.T) {
@@ -48,6 +50,7 @@ func TestARolloutShowsTheSeriesThatDashboardsRead(t *testing.T) {
 	}
 	expect(t, "series", series(t, registry), want)
 
+	m.SetWaitingGate(rolloutKind, "shop", "cart", WaitingGate{"pods", release.ByCluster, time.Unix(1, 0)})
 	m.ForgetRollout("shop", "cart")
 	remaining := slices.DeleteFunc(series(t, registry), func(line string) bool { return !strings.Contains(line, `name="cart"`) })
 	expect(t, "series of a deleted Rollout", remaining, []string{})

@@ -324,7 +324,7 @@ func TestAPanicAffectsOnlyItsOwnRelease(t *testing.T) {
 	w.waitForPhase(t, other, flaggerv1.CanaryPhaseSucceeded)
 	w.waitFor(t, "event, metric and log", func() (bool, string) {
 		seen := w.allOutput(t)
-		return strings.Contains(seen, `serin_panics_total{kind="Canary"}`) && strings.Contains(seen, "event broken.") &&
+		return !strings.Contains(seen, `serin_panics_total{kind="Canary"} 0`) && strings.Contains(seen, "event broken.") &&
 			strings.Contains(seen, "Reconciliation panicked"), seen
 	})
 	if strings.Contains(w.allOutput(t), "Reconciler error") {

@@ -229,13 +229,8 @@ func (r *Reconciler) updateMetrics(s *observation, d canary.Decision) {
 		return // the series have the name of the target, and another Canary reports them
 	}
 	r.Metrics.SetCanary(series)
-	waiting := d.Gates.First()
 	key := types.NamespacedName{Namespace: plan.Namespace, Name: plan.Name}
-	if waiting != nil {
-		r.Metrics.SetWaitingGate(flaggerv1.CanaryKind, plan.Namespace, plan.Name, reconciler.GateName(*waiting), r.memory.WaitingSince(key, *waiting))
-	} else {
-		r.Metrics.SetWaitingGate(flaggerv1.CanaryKind, plan.Namespace, plan.Name, "", time.Time{})
-	}
+	r.Metrics.SetWaitingGate(flaggerv1.CanaryKind, plan.Namespace, plan.Name, r.memory.WaitingGate(key, d.Gates))
 }
 
 // countEnding counts the end of a release, once its status is written. began is the start of the reconciliation.

@@ -359,6 +359,11 @@ func TestADeletedRolloutLeavesNoState(t *testing.T) {
 			registry := prometheus.NewRegistry()
 			p.configure(func(parts *Parts) { parts.Metrics = telemetry.New(registry) })
 			p.settle()
+			p.edit(func(r *argov1.Rollout) { r.Spec.Paused = true })
+			p.settle()
+			if waiting := exportedGates(t, registry); len(waiting) != 1 || !strings.Contains(waiting[0], `value:"paused"`) || !strings.Contains(waiting[0], `value:"person"`) {
+				t.Errorf("the gate of the paused Rollout is not exported: %q", waiting)
+			}
 			was := p.rollout()
 			if deleted {
 				if err := p.client.Delete(t.Context(), was); err != nil {
@@ -389,6 +394,25 @@ func TestADeletedRolloutLeavesNoState(t *testing.T) {
 			}
 		})
 	}
+}
+
+// exportedGates returns the series about waiting gates.
+func exportedGates(t *testing.T, registry *prometheus.Registry) []string {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, family := range families {
+		if family.GetName() != "serin_gate_waiting_since_timestamp_seconds" {
+			continue
+		}
+		for _, series := range family.GetMetric() {
+			all = append(all, series.String())
+		}
+	}
+	return all
 }
 
 // withoutRollouts is a cache without Rollouts.

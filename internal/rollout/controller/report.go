@@ -149,6 +149,7 @@ func (r reporter) updateMetrics(s *observation, d rollout.Decision) {
 		series.Strategy = "none"
 	}
 	r.metrics.SetRollout(series)
+	r.metrics.SetWaitingGate(argov1.RolloutKind, series.Namespace, series.Name, r.memory.WaitingGate(s.key(), d.Gates))
 	if duration := d.Status.Duration; hasEnded(duration) && !hasEnded(s.snapshot.Status.Duration) && duration.RolloutStartedAt != nil {
 		total := duration.FinishedAt.Sub(duration.RolloutStartedAt.Time)
 		paused := int64(0)
