@@ -112,6 +112,8 @@ var (
 	controlPlane = program{name: "controlplane", displayName: "the Kubernetes control plane", module: "programs", pkg: "./controlplane", seconds: 300}
 	prometheus   = program{name: "prometheus", displayName: "Prometheus", module: "programs", pkg: "github.com/prometheus/prometheus/cmd/prometheus", seconds: 45, replacements: prometheusReplacements}
 	traefik      = program{name: "traefik", displayName: "Traefik", module: "programs", pkg: "github.com/traefik/traefik/v3/cmd/traefik", seconds: 80, replacements: traefikReplacements}
+	// promtool has a module of its own, because it does not compile with the newer client library that the others link.
+	promtool     = program{name: "promtool", displayName: "promtool", module: "promtool", pkg: "github.com/prometheus/prometheus/cmd/promtool", seconds: 120}
 	ingressNGINX = program{name: "ingress-nginx", displayName: "ingress-nginx", module: "ingress-nginx", pkg: ingressModule + "/cmd/nginx", seconds: 200}
 )
 
@@ -146,6 +148,9 @@ func (b *Builder) ControlPlane(ctx context.Context) (string, error) {
 func (b *Builder) Prometheus(ctx context.Context) (string, error) {
 	return b.buildCached(ctx, prometheus)
 }
+
+// Promtool returns the tool that checks and tests the rules of Prometheus.
+func (b *Builder) Promtool(ctx context.Context) (string, error) { return b.buildCached(ctx, promtool) }
 
 // Traefik returns the gateway. It has no DNS providers for ACME, no plugins, no Redis and no provider for Amazon ECS.
 func (b *Builder) Traefik(ctx context.Context) (string, error) { return b.buildCached(ctx, traefik) }
