@@ -1,6 +1,6 @@
 // Package packaging generates what the chart and the kustomization install from its sources: the permissions in docs/examples
-// and docs/install.md, and the CustomResourceDefinitions in config/crd. Every permission is therefore written once, in a file
-// that tests and readers use.
+// and docs/install.md, the CustomResourceDefinitions in config/crd, and the alert rules in config/prometheus. Every permission
+// and every rule is therefore written once, in a file that tests and readers use.
 //
 // It reads and writes files of the repository. It must not know how they are installed.
 package packaging
@@ -25,6 +25,7 @@ const (
 	installPage       = "docs/install.md"
 	metricsHeading    = "## Permissions for metrics services"
 	definitionsFolder = "config/crd"
+	alertRulesFile    = "config/prometheus/rules.yaml"
 )
 
 // generatedHeader is the first line of every generated file.
@@ -137,7 +138,38 @@ func Files(root string) (map[string][]byte, error) {
 		}
 		files[path.Join("charts/serin/files/crds", filepath.Base(file))] = append([]byte(generatedHeader), text...)
 	}
+	if err := addAlertRules(files, root); err != nil {
+		return nil, err
+	}
 	return files, nil
+}
+
+// alertRulesHeader is the first line of the generated files with alert rules.
+const alertRulesHeader = "# Made by `make generate` from config/prometheus/rules.yaml.\n"
+
+// addAlertRules adds the files with the alert rules: the one from which the chart renders a PrometheusRule, and the
+// PrometheusRule of the kustomization. The text of the rules is copied, so that their comments and line breaks remain.
+func addAlertRules(files map[string][]byte, root string) error {
+	text, err := os.ReadFile(filepath.Join(root, alertRulesFile))
+	if err != nil {
+		return fmt.Errorf("read the alert rules: %w", err)
+	}
+	_, groups, found := strings.Cut(string(text), "\ngroups:\n")
+	if !found {
+		return fmt.Errorf("%s contains no groups", alertRulesFile)
+	}
+	groups = "groups:\n" + groups
+	files["charts/serin/files/rules.yaml"] = []byte(alertRulesHeader + groups)
+	const header = `apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: serin
+  namespace: serin-system
+spec:
+`
+	indented := "  " + strings.ReplaceAll(strings.TrimSuffix(groups, "\n"), "\n", "\n  ") + "\n"
+	files["config/components/prometheus-rules/rules.yaml"] = []byte(alertRulesHeader + header + indented)
+	return nil
 }
 
 // shared returns the rules for both APIs and all providers, for all namespaces (cluster) or one.

@@ -46,8 +46,9 @@ env: [{name: A, value: b}]
 controlplane: {kubeconfig: {secretName: other}}
 leaderElection: {replicaCount: 2}
 linkerdAuthPolicy: {create: true}
-podMonitor: {enabled: true, additionalLabels: {release: prometheus}}
-serviceMonitor: {enabled: true}
+podMonitor: {enabled: true, honorLabels: true, additionalLabels: {release: prometheus}}
+serviceMonitor: {enabled: true, honorLabels: true}
+prometheusRule: {enabled: true, additionalLabels: {release: prometheus}}
 podDisruptionBudget: {enabled: true}
 podPriorityClassName: system-cluster-critical
 annotations: {a: b}
@@ -135,7 +136,7 @@ func TestRenderedObjectsAreAdmitted(t *testing.T) {
 		{"", nil, []string{"Deployment/serin", "ServiceAccount/serin", "ClusterRole/serin", "ClusterRoleBinding/serin", "Role/serin-controller", "CustomResourceDefinition/canaries.flagger.app", "CustomResourceDefinition/rollouts.argoproj.io", "ClusterRole/serin-view", "ClusterRole/serin-edit"}, []string{"Secret"}, "all namespaces"},
 		{"namespace: serin-chart\ncrd: {create: false}", nil, []string{"Role/serin", "RoleBinding/serin"}, []string{"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}, "serin crds | kubectl apply"},
 		{"namespace: serin-chart\nrbac: {providers: [kuma]}", nil, []string{"Role/serin", "ClusterRole/serin-serin-chart"}, nil, "namespace serin-chart"},
-		{allValues, []string{"AuthorizationPolicy", "PodMonitor", "ServiceMonitor"}, []string{"Secret/serin-alerts", "PodDisruptionBudget/serin", "Service/serin"}, nil, "istio"},
+		{allValues, []string{"AuthorizationPolicy", "PodMonitor", "PrometheusRule", "ServiceMonitor"}, []string{"Secret/serin-alerts", "PodDisruptionBudget/serin", "Service/serin"}, nil, "istio"},
 		{"rbac: {create: false}\nserviceAccount: {create: false, name: default}", nil, []string{"Deployment/serin"}, []string{"ClusterRole", "ServiceAccount"}, ""},
 	} {
 		all, notes, err := render(tt.values, "serin-chart")
@@ -171,19 +172,20 @@ func TestRenderedObjectsAreAdmitted(t *testing.T) {
 func TestInvalidValuesAreRejectedWithAMessage(t *testing.T) {
 	t.Parallel()
 	for values, want := range map[string]string{
-		"meshProvder: istio":                                "meshProvder",
-		"logLevel: loud":                                    "logLevel",
-		"metricsServer: prometheus:9090":                    "metricsServer",
-		"leaderElection: {replicaCount: many}":              "replicaCount",
-		"leaderElection: {enabled: false, replicaCount: 2}": "several controllers would act at once",
-		"slack: {url: \"http://x\"}":                        "name the channel",
-		"prometheus: {install: true}":                       "this chart brings no Prometheus",
-		"rbac: {providers: [istoi]}":                        "rbac.providers names istoi",
-		"additionalArguments: [drain-delay]":                "additionalArguments",
-		"additionalArguments: [-instance-id=blue]":          "set the value instanceID",
-		"apis: [canary, canaries]":                          "apis",
-		"apis: []":                                          "apis",
-		"instanceID: Blue":                                  "instanceID",
+		"meshProvder: istio":                                           "meshProvder",
+		"logLevel: loud":                                               "logLevel",
+		"metricsServer: prometheus:9090":                               "metricsServer",
+		"leaderElection: {replicaCount: many}":                         "replicaCount",
+		"leaderElection: {enabled: false, replicaCount: 2}":            "several controllers would act at once",
+		"slack: {url: \"http://x\"}":                                   "name the channel",
+		"prometheus: {install: true}":                                  "this chart brings no Prometheus",
+		"rbac: {providers: [istoi]}":                                   "rbac.providers names istoi",
+		"additionalArguments: [drain-delay]":                           "additionalArguments",
+		"additionalArguments: [-instance-id=blue]":                     "set the value instanceID",
+		"apis: [canary, canaries]":                                     "apis",
+		"apis: []":                                                     "apis",
+		"instanceID: Blue":                                             "instanceID",
+		"prometheusRule: {enabled: true}\npodMonitor: {enabled: true}": "honorLabels",
 	} {
 		_, _, err := render(values, "default")
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -303,6 +305,38 @@ func TestPermissionsDependOnTheEnabledFeatures(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestAlertRulesAreInstalledUnchanged: the chart and the kustomization install the rules that promtool tests.
+func TestAlertRulesAreInstalledUnchanged(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(repository, "config", "prometheus", "rules.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want map[string]any
+	if err := yaml.Unmarshal(text, &want); err != nil {
+		t.Fatal(err)
+	}
+	chart, _, err := render("prometheusRule: {enabled: true, namespace: monitoring}", "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for source, all := range map[string][]*unstructured.Unstructured{
+		"the chart": chart, "the kustomization": buildKustomization(t, filepath.Join("components", "testdata", "prometheus-rules")),
+	} {
+		i := slices.IndexFunc(all, func(object *unstructured.Unstructured) bool { return object.GetKind() == "PrometheusRule" })
+		if i < 0 {
+			t.Errorf("%s installs no PrometheusRule", source)
+			continue
+		}
+		if diff := cmp.Diff(any(want), all[i].Object["spec"]); diff != "" {
+			t.Errorf("%s (-rules +installed):\n%s", source, diff)
+		}
+	}
+	if all, _, err := render("", "default"); err != nil || slices.ContainsFunc(all, func(object *unstructured.Unstructured) bool { return object.GetKind() == "PrometheusRule" }) {
+		t.Errorf("without the value, the chart must not require the Prometheus Operator: %v", err)
 	}
 }
 
