@@ -37,7 +37,7 @@ type settings struct {
 	interval, idle  time.Duration
 	// scale lists growing numbers of releases to measure; empty: one number, releases, which all move at once.
 	scale string
-	// ballast is the share of the full ballast that exists beside the releases of scale.
+	// ballast is the share of the full ballast that exists next to the releases of scale.
 	ballast float64
 	// days is the number of days of a soak test; 0: none.
 	days int

@@ -141,7 +141,7 @@ func TestWritersAreChecked(t *testing.T) {
 	}
 }
 
-// TestTheReportFailsAfterAViolation: the exit code and the text say so.
+// TestTheReportFailsAfterAViolation: the exit code depends on the error.
 func TestTheReportFailsAfterAViolation(t *testing.T) {
 	s := recordingStage()
 	if err := s.report(io.Discard, time.Second); err != nil {

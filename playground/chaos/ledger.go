@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -44,10 +46,7 @@ func (l *ledger) of(name string) answers {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := *l.answers[name]
-	a.queries, a.accepted = append([]time.Time(nil), a.queries...), map[string]int{}
-	for key, n := range l.answers[name].accepted {
-		a.accepted[key] = n
-	}
+	a.queries, a.accepted = slices.Clone(a.queries), maps.Clone(a.accepted)
 	return a
 }
 

@@ -92,9 +92,10 @@ func (r *replica) supervise(ctx context.Context) error {
 	}
 }
 
-func (r *replica) kill() error                         { return r.cluster.Kill(r.name) }
-func (r *replica) signal(s unix.Signal) error          { return r.cluster.Signal(r.name, s) }
-func (r *replica) disturb(d disturbance)               { r.mu.Lock(); r.disturbance = d; r.mu.Unlock() }
+func (r *replica) kill() error                { return r.cluster.Kill(r.name) }
+func (r *replica) signal(s unix.Signal) error { return r.cluster.Signal(r.name, s) }
+func (r *replica) disturb(d disturbance) { r.mu.Lock(); r.disturbance = d; r.mu.Unlock() }
+
 func (r *replica) setClock(offset time.Duration)       { r.mu.Lock(); r.clockOffset = offset; r.mu.Unlock() }
 func (r *replica) terminate(ctx context.Context) error { return r.cluster.Terminate(ctx, r.name) }
 

@@ -19,8 +19,6 @@ import (
 const (
 	measurementCount    = 3
 	measurementInterval = 2 * time.Second
-	// stepCount is the number of steps. The index of the current step has this value during the promotion.
-	stepCount = 5
 )
 
 var (
@@ -49,7 +47,7 @@ var rolloutAPI = &releaseAPI{
 	checkIdle: func(h *history, name string) error {
 		r, err := latestAs[argov1.Rollout](h, argov1.RolloutKind, name)
 		if err == nil && r.Status.Phase != argov1.RolloutPhaseHealthy {
-			err = fmt.Errorf("Rollout %s is %s: %s", name, r.Status.Phase, r.Status.Message)
+			err = fmt.Errorf("the Rollout %s is %s: %s", name, r.Status.Phase, r.Status.Message)
 		}
 		return err
 	},

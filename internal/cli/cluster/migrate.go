@@ -266,7 +266,8 @@ func (c *recordingClient) Apply(context.Context, runtime.ApplyConfiguration, ...
 	return errReadOnly
 }
 
-func (c *recordingClient) Status() client.SubResourceWriter            { return readOnlySubResource{} }
+func (c *recordingClient) Status() client.SubResourceWriter { return readOnlySubResource{} }
+
 func (c *recordingClient) SubResource(string) client.SubResourceClient { return readOnlySubResource{} }
 
 type readOnlySubResource struct{}
