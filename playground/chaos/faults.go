@@ -112,10 +112,12 @@ func (s *schedule) inject(ctx context.Context, name string) error {
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeoutCause(ctx, waitTimeout, fmt.Errorf("fault %s took more than %s", name, waitTimeout))
 	defer cancel()
-	count.injected++
-	if err := count.inject(s, ctx); err != nil {
+	if err := count.inject(s, ctx); errors.Is(err, errMissed) {
+		return nil
+	} else if err != nil {
 		return fmt.Errorf("fault %s: %w", name, err)
 	}
+	count.injected++
 	if err := s.waitForLeader(ctx, s.clock.Now()); err != nil {
 		s.violate("I9", "%v", err)
 		return err
@@ -235,6 +237,9 @@ func (s *schedule) handOverDuringInitialization(ctx context.Context) error {
 	return nil
 }
 
+// errMissed is why a fault was not injected: the first versions are deployed only once.
+var errMissed = errors.New("no application is in this phase any more")
+
 // handOverIn terminates the leader while a release is in a phase. If the release leaves the phase before the leader has ended, the
 // next leader is terminated in the phase.
 func (s *schedule) handOverIn(ctx context.Context, wanted phaseOfAPI) error {
@@ -245,16 +250,25 @@ func (s *schedule) handOverIn(ctx context.Context, wanted phaseOfAPI) error {
 			return a.releaseAPI == wanted.api && object != nil && a.phase(object) == wanted.phase
 		}
 		err := s.history.waitUntil(ctx, fmt.Sprintf("a %s is in phase %s", wanted.api.name, wanted.phase), waitTimeout, func() error {
+			missed := wanted.phase == wanted.api.phases[0]
 			for _, a := range s.apps {
 				if inPhase(a) {
 					found = a
 					return nil
 				}
+				missed = missed && (a.releaseAPI != wanted.api || a.checkIdle(s.history, a.name) == nil)
+			}
+			if missed {
+				return nil
 			}
 			return errUnobserved
 		})
 		if err != nil {
 			return err
+		}
+		if found == nil {
+			s.announce("no %s is in phase %s any more", wanted.api.name, wanted.phase)
+			return errMissed
 		}
 		leader := s.leading()
 		s.announce("terminate %s while %s is in phase %s", leader.name, found.name, wanted.phase)
