@@ -36,7 +36,7 @@ var canaryAPI = &releaseAPI{
 	checkIdle: func(h *history, name string) error {
 		c, err := latestAs[flaggerv1.Canary](h, flaggerv1.CanaryKind, name)
 		if err == nil && c.Status.Phase != flaggerv1.CanaryPhaseInitialized {
-			err = fmt.Errorf("the Canary %s is %s", name, c.Status.Phase)
+			err = fmt.Errorf("%s is %s", name, c.Status.Phase)
 		}
 		return err
 	},

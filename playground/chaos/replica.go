@@ -92,16 +92,39 @@ func (r *replica) supervise(ctx context.Context) error {
 	}
 }
 
-func (r *replica) kill() error                { return r.cluster.Kill(r.name) }
-func (r *replica) signal(s unix.Signal) error { return r.cluster.Signal(r.name, s) }
-func (r *replica) disturb(d disturbance) { r.mu.Lock(); r.disturbance = d; r.mu.Unlock() }
+func (r *replica) kill() error { return r.cluster.Kill(r.name) }
 
-func (r *replica) setClock(offset time.Duration)       { r.mu.Lock(); r.clockOffset = offset; r.mu.Unlock() }
+func (r *replica) signal(s unix.Signal) error { return r.cluster.Signal(r.name, s) }
+
 func (r *replica) terminate(ctx context.Context) error { return r.cluster.Terminate(ctx, r.name) }
 
-// startCount and writeCount return the number of processes and of writes so far.
-func (r *replica) startCount() int { r.mu.Lock(); defer r.mu.Unlock(); return r.starts }
-func (r *replica) writeCount() int { r.mu.Lock(); defer r.mu.Unlock(); return r.writes }
+// disturb disturbs the requests from now on.
+func (r *replica) disturb(d disturbance) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.disturbance = d
+}
+
+// setClock sets the offset of the monotonic clock of the next process.
+func (r *replica) setClock(offset time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clockOffset = offset
+}
+
+// startCount returns the number of processes so far.
+func (r *replica) startCount() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.starts
+}
+
+// writeCount returns the number of writes so far.
+func (r *replica) writeCount() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.writes
+}
 
 // serve is the fault of the proxy: it records a request, disturbs or forwards it.
 func (r *replica) serve(w http.ResponseWriter, request *http.Request, kind apiproxy.Request) bool {

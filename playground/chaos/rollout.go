@@ -30,6 +30,7 @@ var (
 // rolloutAPI are Rollouts whose Services and route belong to the user.
 var rolloutAPI = &releaseAPI{
 	name: "rollout", manifests: rolloutManifests, kind: argov1.RolloutKind, target: rolloutResource, weights: []int64{20, 60, 100},
+	// During the promotion, the index of the current step is that after the last one.
 	phases: []string{"first version", "step 0", "step 1", "step 2", "step 4", "step 5"},
 	phase: func(object *unstructured.Unstructured) string {
 		r, err := convert[argov1.Rollout](object)
@@ -47,7 +48,7 @@ var rolloutAPI = &releaseAPI{
 	checkIdle: func(h *history, name string) error {
 		r, err := latestAs[argov1.Rollout](h, argov1.RolloutKind, name)
 		if err == nil && r.Status.Phase != argov1.RolloutPhaseHealthy {
-			err = fmt.Errorf("the Rollout %s is %s: %s", name, r.Status.Phase, r.Status.Message)
+			err = fmt.Errorf("%s is %s: %s", name, r.Status.Phase, r.Status.Message)
 		}
 		return err
 	},

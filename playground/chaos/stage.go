@@ -196,7 +196,7 @@ func (s *stage) startLedger(ctx context.Context) error {
 	s.ledgerURL = "http://" + listener.Addr().String()
 	server := &http.Server{Handler: s.ledger, ReadHeaderTimeout: time.Minute}
 	s.running.Go(func() { _ = server.Serve(listener) })      // it ends with the stage
-	context.AfterFunc(s.life, func() { _ = server.Close() }) //nolint:contextcheck // it ends with the stage, not with the call
+	context.AfterFunc(s.life, func() { _ = server.Close() }) //nolint:contextcheck // it serves until the stage is closed
 	return nil
 }
 
@@ -246,7 +246,7 @@ func (s *stage) waitUntilIdle(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if a.load, err = load.Start(s.life, options); err != nil { //nolint:contextcheck // the load ends with the stage, not with the call
+		if a.load, err = load.Start(s.life, options); err != nil { //nolint:contextcheck // it continues until the stage is closed
 			return err
 		}
 	}
