@@ -106,7 +106,7 @@ spec:
     stepWeights: [20, 50]
     metrics:
     - {name: request-success-rate, interval: 5s, thresholdRange: {min: 99}}
-    - {name: request-duration, interval: 5s, thresholdRange: {max: 500}}
+    - {name: request-duration, interval: 5s, thresholdRange: {max: 5000}} # a good version may be slow on a busy machine
 `
 
 // TestNGINXSharesRequestsByASecondIngress releases a good and a bad version through ingress-nginx, with the metrics of

@@ -38,7 +38,7 @@ spec:
     stepWeights: [20, 50]
     metrics:
     - {name: request-success-rate, interval: 5s, thresholdRange: {min: 99}}
-    - {name: request-duration, interval: 5s, thresholdRange: {max: 500}}
+    - {name: request-duration, interval: 5s, thresholdRange: {max: 5000}} # a good version may be slow on a busy machine
 `
 
 // TestTraefikSharesRequestsByATraefikService releases a good and a bad version with Traefik's own API and Traefik's metrics.

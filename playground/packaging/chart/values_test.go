@@ -104,7 +104,7 @@ func TestValuesSetTheArguments(t *testing.T) {
 	}
 }
 
-// base enables everything on which other values depend.
+// base enables everything on which other values depend, except for the alert rules.
 const base = `
 slack: {url: "http://slack.test/", channel: releases}
 controlplane: {kubeconfig: {secretName: other}}
@@ -114,6 +114,13 @@ serviceMonitor: {enabled: true}
 podDisruptionBudget: {enabled: true}
 `
 
+// withRules enables the alert rules, and the labels that they need.
+const withRules = `
+podMonitor: {enabled: true, honorLabels: true}
+serviceMonitor: {enabled: true, honorLabels: true}
+prometheusRule: {enabled: true}
+`
+
 // changes are the values for which differentValue would return an invalid value, or one without effect.
 var changes = map[string]any{
 	// Enabled in base.
@@ -121,6 +128,7 @@ var changes = map[string]any{
 	"podMonitor.enabled":          false,
 	"serviceMonitor.enabled":      false,
 	"podDisruptionBudget.enabled": false,
+	"prometheusRule.enabled":      false,
 
 	"logLevel":                         "debug",
 	"metricsServer":                    "http://elsewhere:9090",
@@ -157,17 +165,20 @@ func TestEveryValueChangesSomething(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var values, enabled map[string]any
-	if err := yaml.Unmarshal(text, &values); err != nil {
-		t.Fatal(err)
+	var values, withBase, enabledRules map[string]any
+	for source, into := range map[string]*map[string]any{string(text): &values, base: &withBase, withRules: &enabledRules} {
+		if err := yaml.Unmarshal([]byte(source), into); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := yaml.Unmarshal([]byte(base), &enabled); err != nil {
-		t.Fatal(err)
-	}
-	before := renderText(t, enabled)
+	beforeBase, beforeRules := renderText(t, withBase), renderText(t, enabledRules)
 	count := 0
 	visitLeaves("", values, func(path string, value any) {
 		count++
+		enabled, before := withBase, beforeBase
+		if strings.HasPrefix(path, "prometheusRule.") {
+			enabled, before = enabledRules, beforeRules
+		}
 		changed, ok := changes[path]
 		if !ok {
 			changed = differentValue(value)
