@@ -92,8 +92,8 @@ func sanitizeStatus(s Snapshot) argov1.RolloutStatus {
 // stable revision, and it has the traffic. Without a record, the pong Service is the stable one.
 func restoreStablePingPong(s Snapshot, status *argov1.RolloutStatus) {
 	names := s.Spec.Strategy.Canary.PingPong
-	if names == nil || status.Canary.StablePingPong != "" || status.StableRS == "" {
-		return
+	if names == nil || status.Canary.StablePingPong != "" || status.StableRS == "" || isPromoted(*status) {
+		return // after a promotion, the traffic may still be at the other Service
 	}
 	selectsStable := func(name string) bool {
 		service := s.Services[name]
