@@ -83,25 +83,8 @@ func sanitizeStatus(s Snapshot) argov1.RolloutStatus {
 	if s.Spec.Strategy.Canary != nil {
 		status.CurrentStepIndex = clampStepIndex(s.Spec.Strategy.Canary.Steps, status.CurrentStepIndex)
 		withoutPauseOfOtherStep(s.Spec.Strategy.Canary.Steps, &status)
-		restoreStablePingPong(s, &status)
 	}
 	return status
-}
-
-// restoreStablePingPong records that the ping Service is the stable one if the status has lost it: Serin made this Service select the
-// stable revision, and it has the traffic. Without a record, the pong Service is the stable one.
-func restoreStablePingPong(s Snapshot, status *argov1.RolloutStatus) {
-	names := s.Spec.Strategy.Canary.PingPong
-	if names == nil || status.Canary.StablePingPong != "" || status.StableRS == "" || isPromoted(*status) {
-		return // after a promotion, the traffic may still be at the other Service
-	}
-	selectsStable := func(name string) bool {
-		service := s.Services[name]
-		return service.ManagedBy == s.Name && service.Selector[argov1.PodTemplateHashLabel] == status.StableRS
-	}
-	if selectsStable(names.PingService) && !selectsStable(names.PongService) {
-		status.Canary.StablePingPong = argov1.Ping
-	}
 }
 
 // withoutPauseOfOtherStep removes the pause of a step if the current step is not a pause: a user wrote it, and only the

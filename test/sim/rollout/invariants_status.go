@@ -141,9 +141,6 @@ func (c *statusReports) checkPingPong(h rolloutWritten) {
 		return
 	}
 	was, is := h.Before.Status.Canary.StablePingPong, h.After.Status.Canary.StablePingPong
-	if was == "" && is != "" && is == h.Record.stablePingPong && h.Before.Status.StableRS == h.After.Status.StableRS {
-		return // a user removed it from the status, and Serin restored it
-	}
 	if promoted := h.Before.Status.StableRS != h.After.Status.StableRS; promoted == (was == is) && (!promoted || c.replicaSetOf(h.Record, h.Before.Status.StableRS) != nil) {
 		c.Violate("I13", h.Record.Name(), "the stable Service changed from %q to %q, and the stable revision from %s to %s", was, is, h.Before.Status.StableRS, h.After.Status.StableRS)
 	}

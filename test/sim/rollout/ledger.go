@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"cmp"
 	"reflect"
 	"slices"
 	"strings"
@@ -45,8 +44,6 @@ type record struct {
 	aborted         bool // and no user has retried it
 	// sides are those of the last spec with a router, which still apply to the route afterwards.
 	sides sides
-	// stablePingPong is the last known ping-pong Service of the stable revision, even if a user removed it from the status.
-	stablePingPong argov1.PingPongType
 }
 
 // run is one release. It begins when the status is about another template.
@@ -199,7 +196,6 @@ func (l *ledger) recordRollout(h rolloutWritten) {
 	}
 	old := r.object
 	r.object = h.After
-	r.stablePingPong = cmp.Or(h.After.Status.Canary.StablePingPong, r.stablePingPong)
 	if sides, routed := sidesOf(&h.After.Spec); routed {
 		r.sides = sides
 	}
