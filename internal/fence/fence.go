@@ -143,8 +143,14 @@ func (t *transport) writeLease(request *http.Request) (*http.Response, error) {
 	}
 	sent := t.fence.clock.Now()
 	response, err := t.next.RoundTrip(request)
-	if err == nil && response.StatusCode/100 == 2 {
+	switch {
+	case err != nil:
+	case response.StatusCode/100 == 2:
 		t.fence.Renew(sent)
+	case response.StatusCode == http.StatusConflict || response.StatusCode == http.StatusNotFound:
+		// The Lease was deleted or written by another process. The election tries to renew it until its deadline all the same.
+		// If the process still holds the Lease, the next renewal succeeds and permits writes again.
+		t.fence.close()
 	}
 	return response, err
 }

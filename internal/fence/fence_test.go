@@ -202,10 +202,12 @@ func TestTransportReleasesOnlyAValidLease(t *testing.T) {
 	check("renewal", send(renewal), nil, true, 1)
 	server.status = http.StatusConflict
 	check("release that conflicts", send(release), nil, true, 2)
+	check("renewal of a Lease that another process has written", send(renewal), nil, false, 3)
 	server.status = http.StatusOK
-	check("release", send(release), nil, false, 3)
-	check("second release", send(release), ErrNotLeader, false, 3)
-	check("acquisition", send(renewal), nil, true, 4)
+	check("renewal after that", send(renewal), nil, true, 4)
+	check("release", send(release), nil, false, 5)
+	check("second release", send(release), ErrNotLeader, false, 5)
+	check("acquisition", send(renewal), nil, true, 6)
 	clk.Step(lease)
-	check("release of an expired Lease", send(release), ErrNotLeader, false, 4)
+	check("release of an expired Lease", send(release), ErrNotLeader, false, 6)
 }
