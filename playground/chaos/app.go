@@ -85,8 +85,9 @@ func (r *release) String() string {
 // firstVersion is the version before the first release.
 const firstVersion = "v1"
 
-// errorPercent is the share of requests that bad versions fail.
-const errorPercent = "50"
+// errorPercent is the share of requests that bad versions fail. With fewer, the first requests of a window may all succeed: the
+// windows are short, and Prometheus needs two samples of a series that begins with the first error.
+const errorPercent = "100"
 
 // host is the host name at the gateway.
 func (a *app) host(namespace string) string { return a.name + "." + namespace + ".test" }

@@ -287,6 +287,7 @@ func (s *schedule) handOverIn(ctx context.Context, wanted phaseOfAPI) error {
 
 func (s *schedule) deleteLease(ctx context.Context) error {
 	s.announce("delete the Lease")
+	s.leases.excuse()
 	return s.retry(ctx, "delete the Lease", func() error {
 		err := s.cluster.Client.CoordinationV1().Leases(s.namespace).Delete(ctx, "serin", metav1.DeleteOptions{})
 		if apierrors.IsNotFound(err) {
