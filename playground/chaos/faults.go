@@ -288,13 +288,17 @@ func (s *schedule) handOverIn(ctx context.Context, wanted phaseOfAPI) error {
 func (s *schedule) deleteLease(ctx context.Context) error {
 	s.announce("delete the Lease")
 	s.leases.excuse()
-	return s.retry(ctx, "delete the Lease", func() error {
+	err := s.retry(ctx, "delete the Lease", func() error {
 		err := s.cluster.Client.CoordinationV1().Leases(s.namespace).Delete(ctx, "serin", metav1.DeleteOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	return s.poll(ctx, "the former leader notices", s.leases.isNobodyExcused)
 }
 
 func (s *schedule) reset(ctx context.Context) error {

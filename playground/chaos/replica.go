@@ -281,6 +281,12 @@ func (l *leaseLog) excuse() {
 	l.excused, l.requestsLeft = l.leader, 3
 }
 
+func (l *leaseLog) isNobodyExcused() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.excused == ""
+}
+
 // requested records that a replica sends a request for the Lease.
 func (l *leaseLog) requested(name string) {
 	l.mu.Lock()
