@@ -5,8 +5,8 @@
 // over, until the election notices the loss. The resourceVersion of a write protects the object that the decision was based
 // on, but not a route that was reset in the meantime.
 //
-// It must not know what is written, why, or which objects belong together. It cannot stop a request that was sent before the
-// process was suspended: such a request fails by its resourceVersion, or not at all.
+// It must not know what is written, why, or which objects belong together. It cannot stop a request whose body was handed to the
+// connection before the process was suspended: such a request fails by its resourceVersion, or not at all.
 package fence
 
 import (
@@ -35,8 +35,8 @@ type Fence struct {
 
 	mu      sync.Mutex
 	renewed time.Time
-	// released is when the Lease was given up. A renewal that was sent before, and is answered later, does not count.
-	released time.Time
+	// closed is when the Lease was released or found lost. A renewal that was sent before, and is answered later, does not count.
+	closed time.Time
 }
 
 // New returns a closed Fence: it permits nothing until the first renewal. The duration is that of the Lease.
@@ -48,7 +48,7 @@ func New(clk clock.PassiveClock, duration time.Duration) *Fence {
 func (f *Fence) Renew(sent time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if sent.After(f.renewed) && !sent.Before(f.released) {
+	if sent.After(f.renewed) && !sent.Before(f.closed) {
 		f.renewed = sent
 	}
 }
@@ -58,7 +58,7 @@ func (f *Fence) close() time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	renewed := f.renewed
-	f.renewed, f.released = time.Time{}, f.clock.Now()
+	f.renewed, f.closed = time.Time{}, f.clock.Now()
 	return renewed
 }
 
@@ -66,7 +66,7 @@ func (f *Fence) close() time.Time {
 func (f *Fence) reopen(renewed time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.released = time.Time{}
+	f.closed = time.Time{}
 	if renewed.After(f.renewed) {
 		f.renewed = renewed
 	}
@@ -123,8 +123,44 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 			}
 			return nil, err
 		}
+		request = t.fence.fenceBody(request)
 	}
 	return t.next.RoundTrip(request)
+}
+
+// fenceBody returns a request whose body cannot be read while the fence is closed. Between the check in RoundTrip and the
+// connection, a request waits for a connection or for the requests before it, and the process may be suspended there. A request
+// without its body is not executed.
+func (f *Fence) fenceBody(request *http.Request) *http.Request {
+	if request.Body == nil || request.Body == http.NoBody {
+		return request
+	}
+	fenced := request.WithContext(request.Context())
+	fenced.Body = fencedBody{request.Body, f}
+	if request.GetBody != nil { // a transport sends a request again whose connection was lost
+		fenced.GetBody = func() (io.ReadCloser, error) {
+			body, err := request.GetBody()
+			if err != nil {
+				return nil, err
+			}
+			return fencedBody{body, f}, nil
+		}
+	}
+	return fenced
+}
+
+// fencedBody is the body of a write.
+type fencedBody struct {
+	io.ReadCloser
+	fence *Fence
+}
+
+// Read implements io.Reader.
+func (b fencedBody) Read(p []byte) (int, error) {
+	if err := b.fence.Check(); err != nil {
+		return 0, err
+	}
+	return b.ReadCloser.Read(p)
 }
 
 // writeLease sends a Lease. The process writes no Lease but its own.

@@ -2,6 +2,7 @@ package fence
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -170,6 +171,69 @@ func TestNothingIsWrittenAfterTheLeaseIsGivenUp(t *testing.T) {
 			t.Errorf("content type %q: after the Lease was given up: %v", contentType, err)
 		}
 	}
+}
+
+// TestNoBodyIsSentAfterTheLeaseEnded: a suspended process continues with requests that were already permitted, and that wait for
+// a connection. Both versions of HTTP send the header of such a request, and end it without its body.
+func TestNoBodyIsSentAfterTheLeaseEnded(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		received := make(chan error, 1)
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			if err == nil {
+				err = fmt.Errorf("%s with the body %q", r.Proto, body)
+			} else {
+				err = nil
+			}
+			received <- err
+		}))
+		server.EnableHTTP2 = http2
+		server.StartTLS()
+		t.Cleanup(server.Close)
+
+		clk := testingclock.NewFakeClock(time.Now())
+		f := New(clk, lease)
+		f.Renew(clk.Now())
+		transport := f.Transport(suspended{clk, server.Client().Transport})
+		for _, resend := range []bool{false, true} {
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, server.URL+"/api/v1/namespaces/shop/services/cart", strings.NewReader("{}"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if resend { // as a transport does after it lost the connection
+				request = f.fenceBody(request)
+				if request.Body, err = request.GetBody(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f.Renew(clk.Now())
+			response, err := transport.RoundTrip(request)
+			if err == nil {
+				_ = response.Body.Close()
+			}
+			if !errors.Is(err, ErrNotLeader) {
+				t.Errorf("HTTP/2 %t, sent again %t: got error %v", http2, resend, err)
+			}
+			select {
+			case err := <-received: // otherwise the connection never carried the header
+				if err != nil {
+					t.Errorf("sent again %t: the server received %v", resend, err)
+				}
+			default:
+			}
+		}
+	}
+}
+
+// suspended is a transport in which the process is suspended for longer than the Lease.
+type suspended struct {
+	clock *testingclock.FakeClock
+	next  http.RoundTripper
+}
+
+func (s suspended) RoundTrip(request *http.Request) (*http.Response, error) {
+	s.clock.Step(2 * lease)
+	return s.next.RoundTrip(request)
 }
 
 // TestTransportReleasesOnlyAValidLease: a process that was suspended released the Lease of its successor, which continued to
