@@ -11,7 +11,8 @@ import (
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
-// StatusGate is a gate in the status of a release. It has the fields of the GateStatus of both APIs, which convert to and from it.
+// StatusGate is a gate in the status of a release. It has the fields of the GateStatus of both APIs, which convert to and from
+// it.
 type StatusGate struct {
 	Name, Verdict, Message, Opener string
 	Value, Limit, Query            string
@@ -108,11 +109,14 @@ func (m *Memory[E]) Explain(key types.NamespacedName, evaluation Evaluation) Exp
 	}
 	out := Explanation{Gates: []StatusGate{}}
 	names = nameCounter{}
-	for _, gate := range evaluation.Gates[:min(len(evaluation.Gates), MaxGates)] {
+	for i, gate := range evaluation.Gates {
 		status := statusGate(gate)
 		id := names.unique(status.Name)
 		w := rules.trackWait(e.waits[id], status, gate.NotYetAsked, shown[id], now)
 		waits[id] = w
+		if i >= MaxGates { // the status has no room for it, but WaitingGate may return it
+			continue
+		}
 		if !gate.NotYetAsked { // such a gate has no new state
 			out = out.withWait(w, now)
 		}

@@ -145,6 +145,20 @@ func TestGatesBeyondTheBoundCauseNoWrite(t *testing.T) {
 	}
 }
 
+// The metrics show the first gate that does not pass, even if the status has no room for it.
+func TestTheWaitingGateBeyondTheBoundHasItsTime(t *testing.T) {
+	m := newMemory()
+	var gates release.Gates
+	for i := range MaxGates {
+		gates = append(gates, release.NewPassingGate(fmt.Sprint("gate-", i), "open"))
+	}
+	gates = append(gates, release.NewWaitingGate("last", release.ByUser, "closed"))
+	m.Explain(cart, Evaluation{Gates: gates, Now: noon})
+	if waiting := m.WaitingGate(cart, gates); waiting.Name != "last" || !waiting.Since.Equal(noon) {
+		t.Errorf("got %+v, want the last gate since %s", waiting, noon)
+	}
+}
+
 func TestSinceSurvivesARestartThroughTheStatus(t *testing.T) {
 	gates := waiting("pods", release.ByCluster)
 	shown := newMemory().Explain(cart, Evaluation{Gates: gates, Now: noon}).Gates
