@@ -73,7 +73,7 @@ bench: ## Measure the cost of a hundred releases, into bench.json (ARGS='-releas
 	@bin/bench $(ARGS)
 
 .PHONY: bench-scale
-bench-scale: ## Measure 100, 1,000 and 10,000 idle releases beside a large cluster's objects, into bench-scale.json (hours; ARGS='-apis canary')
+bench-scale: ## Measure 100, 1,000 and 10,000 idle releases in a large cluster, into bench-scale.json (hours; ARGS='-apis canary')
 	go build -C playground -o ../bin/bench ./bench
 	@bin/bench -scale 100,1000,10000 -interval 10s $(ARGS)
 

@@ -83,8 +83,8 @@ type Outbox struct {
 type queueKey struct {
 	types.NamespacedName
 	isRecord bool
-	// delayed is the reason of events that are combined; empty: the messages are sent as soon as possible.
-	delayed string
+	// combinedReason is the reason of events that are combined; empty: the messages are sent as soon as possible.
+	combinedReason string
 }
 
 // messageQueue contains the unsent messages of one kind of one release; it is deleted when it is empty.
@@ -175,8 +175,8 @@ func (o *Outbox) enqueue(releaseKey types.NamespacedName, m message) {
 	}
 }
 
-// enqueueLater queues a Kubernetes event that is sent at the given time, or when Run ends if that is earlier. It does not delay the
-// other events of its release. The text of an event of the same reason that is queued already must include it.
+// enqueueLater queues a Kubernetes event that is sent at the given time, or when Run ends if that is earlier. It does not delay
+// the other events of its release. The text of an event of the same reason that is queued already must include it.
 func (o *Outbox) enqueueLater(releaseKey types.NamespacedName, reason string, m message, at time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -297,9 +297,9 @@ func (t *objectTexts) dropOldest() {
 	delete(t.records, oldest)
 }
 
-// writeEvent creates the event, or patches the existing one if it is repeated. An event that has expired (the API server retains events for an
-// hour) is created with its current count. If a new event exists already, an earlier attempt has created it and its
-// response was lost.
+// writeEvent creates the event, or patches the existing one if it is repeated. An event that has expired (the API server retains
+// events for an hour) is created with its current count. If a new event exists already, an earlier attempt has created it and
+// its response was lost.
 func (r *Recorder) writeEvent(ctx context.Context, event *corev1.Event, repeated bool) error {
 	if repeated {
 		patch, err := json.Marshal(map[string]any{"count": event.Count, "lastTimestamp": event.LastTimestamp, "message": event.Message})

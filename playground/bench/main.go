@@ -96,7 +96,7 @@ func main() {
 	flag.DurationVar(&s.interval, "interval", 10*time.Second, "window of each weight")
 	flag.DurationVar(&s.idle, "idle", time.Minute, "for how long nothing happens while the idle requests are counted")
 	flag.StringVar(&s.scale, "scale", "", "growing numbers of releases to measure instead, of which a few are shipped one after the other, such as 100,1000,10000")
-	flag.Float64Var(&s.ballast, "ballast", 1, "with -scale: share of 50,000 pods, 20,000 ReplicaSets, 10 MB of configuration, 6,600 AnalysisRuns and 100,000 events beside the releases")
+	flag.Float64Var(&s.ballast, "ballast", 1, "with -scale: share of 50,000 pods, 20,000 ReplicaSets, 10 MB of configuration, 6,600 AnalysisRuns and 100,000 events next to the releases")
 	flag.IntVar(&s.days, "days", 0, "days of a soak test instead: what a process keeps after each, with ten releases a day")
 	flag.BoolVar(&s.restarts, "restarts", false, "with -days: restart Serin each day")
 	flag.StringVar(&s.serin, "serin", "", "program to measure (default: built from this repository)")

@@ -143,9 +143,7 @@ func (s *stage) restartSerin(ctx context.Context) (seconds float64, err error) {
 	s.say("restarting Serin ...")
 	ctx, cancel := context.WithTimeoutCause(ctx, startUpTimeout, fmt.Errorf("it took more than %s", startUpTimeout))
 	defer cancel()
-	s.mu.Lock()
-	s.restarting = true
-	s.mu.Unlock()
+	s.setProcess(nil)
 	if err := s.cluster.Terminate(ctx, serinName); err != nil {
 		return 0, err
 	}
@@ -154,10 +152,7 @@ func (s *stage) restartSerin(ctx context.Context) (seconds float64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	s.mu.Lock()
-	s.restarting = false
-	s.mu.Unlock()
-	s.runInBackground(func(ctx context.Context) error { return s.awaitEnd(ctx, process) })
+	s.setProcess(process)
 	for {
 		if _, err = fetch(ctx, readyURL); err == nil {
 			return s.clock.Since(began).Seconds(), nil
@@ -207,7 +202,7 @@ feed:
 
 // print prints the report as one table for each API.
 func (r scaleReport) print(w io.Writer) error {
-	fmt.Fprintf(w, "%s: Istio, two Prometheus checks; %d processors, %.0f GiB, load %.2f before\nbeside the releases: %s\n",
+	fmt.Fprintf(w, "%s: Istio, two Prometheus checks; %d processors, %.0f GiB, load %.2f before\nnext to the releases: %s\n",
 		r.Date.Format(time.DateOnly), r.Machine.Processors, float64(r.Machine.MemoryBytes)/gibibyte, r.Machine.Load, r.Ballast)
 	for _, api := range r.APIs {
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

@@ -68,7 +68,7 @@ type stage struct {
 	mu         sync.Mutex
 	timelines  map[string]timeline // by name
 	peakMemory int64               // of Serin's resident memory, in bytes
-	restarting bool                // the end of Serin is not an error
+	process    *process.Process    // Serin; nil while it is being restarted
 }
 
 // close stops what raise started in addition to the cluster.
@@ -200,28 +200,43 @@ func (s *stage) startSerin(ctx context.Context) error {
 	if s.interval < 10*time.Second {
 		argv = append(argv, "-min-analysis-interval", s.interval.String())
 	}
-	if s.profiles != "" {
+	if s.profiles != "" || s.days > 0 {
 		argv = append(argv, "-profiling-address", profilingAddress)
 	}
 	process, err := s.cluster.StartProcess(serinName, argv, nil)
 	if err != nil {
 		return err
 	}
-	s.runInBackground(func(ctx context.Context) error { return s.awaitEnd(ctx, process) })
+	s.setProcess(process)
 	s.runInBackground(s.sampleMemory)
 	return nil
 }
 
-// awaitEnd returns an error when Serin ends, unless it is being restarted.
+// setProcess replaces the process whose end is an error; nil: there is none, because it is being restarted.
+func (s *stage) setProcess(serin *process.Process) {
+	s.mu.Lock()
+	s.process = serin
+	s.mu.Unlock()
+	if serin != nil {
+		s.runInBackground(func(ctx context.Context) error { return s.awaitEnd(ctx, serin) })
+	}
+}
+
+// currentProcess returns the process whose end is an error; nil while it is being restarted.
+func (s *stage) currentProcess() *process.Process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.process
+}
+
+// awaitEnd returns an error when Serin ends, unless it was ended for a restart.
 func (s *stage) awaitEnd(ctx context.Context, serin *process.Process) error {
 	select {
 	case <-ctx.Done():
 		return nil
 	case <-serin.Done():
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.restarting {
+	if s.currentProcess() != serin {
 		return nil
 	}
 	return s.cluster.Ended(serin)
@@ -240,14 +255,20 @@ func (s *stage) sampleMemory(ctx context.Context) error {
 			return nil
 		case <-ticker.C():
 		}
+		sampled := s.currentProcess()
+		if sampled == nil {
+			continue
+		}
 		usage, err := s.cluster.Usage(serinName)
-		s.mu.Lock()
-		restarting := s.restarting
-		s.peakMemory = max(s.peakMemory, usage.ResidentBytes)
-		s.mu.Unlock()
-		if err != nil && !restarting {
+		if s.currentProcess() != sampled {
+			continue
+		}
+		if err != nil {
 			return err
 		}
+		s.mu.Lock()
+		s.peakMemory = max(s.peakMemory, usage.ResidentBytes)
+		s.mu.Unlock()
 	}
 }
 
