@@ -11,7 +11,12 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 
 	"github.com/serin-dev/serin/playground/cluster"
@@ -155,6 +160,25 @@ func TestAPreconditionIsRecognized(t *testing.T) {
 	} {
 		if got := hasPrecondition([]byte(body)); got != want {
 			t.Errorf("hasPrecondition(%s) = %t", body, got)
+		}
+	}
+	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
+	encoder := scheme.Codecs.EncoderForVersion(info.Serializer, appsv1.SchemeGroupVersion)
+	for _, test := range []struct {
+		object runtime.Object
+		want   bool
+	}{
+		{&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: new("7")}}, true},
+		{&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: new(types.UID("u"))}}, false},
+		{&appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "cart", ResourceVersion: "7"}}, true},
+		{&appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "cart"}}, false},
+	} {
+		body, err := runtime.Encode(encoder, test.object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := hasPrecondition(body); got != test.want {
+			t.Errorf("hasPrecondition(%v) = %t", test.object, got)
 		}
 	}
 }

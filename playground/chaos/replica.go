@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 
@@ -196,8 +197,16 @@ func holderOf(body []byte) string {
 	return ""
 }
 
-// hasPrecondition reports whether a body names the resourceVersion that its write was decided on.
+// hasPrecondition reports whether a body names the resourceVersion that its write was decided on. Clients encode options and
+// objects of built-in kinds as protobuf.
 func hasPrecondition(body []byte) bool {
+	decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	if options, ok := decoded.(*metav1.DeleteOptions); ok && err == nil {
+		return options.Preconditions != nil && options.Preconditions.ResourceVersion != nil
+	}
+	if object, ok := decoded.(metav1.Object); ok && err == nil {
+		return object.GetResourceVersion() != ""
+	}
 	var object struct {
 		Metadata, Preconditions struct {
 			ResourceVersion string `json:"resourceVersion"`
