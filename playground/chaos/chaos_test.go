@@ -59,11 +59,9 @@ func run(m *testing.M) int {
 	return code
 }
 
-// TestReleasesSurviveFaults injects each kind of fault except for suspensions, and a handover in each phase of a release. After a
-// suspension, a write that had passed the fence before may arrive, which I38 does not distinguish yet: see docs/chaos.md.
+// TestReleasesSurviveFaults injects each kind of fault, and a handover in each phase of a release.
 func TestReleasesSurviveFaults(t *testing.T) {
-	kinds := []string{"kill", "handover", "lease", "reset", "lost-answers", "429", "500", "slow", "partition", "apiserver", "etcd", "clock"}
-	s := newStage(t.Context(), shared, serin, "chaos", settings{releases: 4, seed: 1, served: 1, simulated: 1, faults: kinds}, func(text string) { t.Log(text) })
+	s := newStage(t.Context(), shared, serin, "chaos", settings{releases: 4, seed: 1, served: 1, simulated: 1}, func(text string) { t.Log(text) })
 	if err := runStage(t.Context(), s, t.Output()); err != nil {
 		t.Error(err)
 	}
