@@ -56,13 +56,13 @@ func (c *writtenWeights) trafficShifts(event any) []oracle.TrafficShift {
 
 // managedByOther reports whether another Rollout manages a Service, which then wrote the weight and whose pods are behind the
 // Service.
-func (c *writtenWeights) managedByOther(r *record, p destination) bool {
-	service := c.World.Server.Peek(actors.ServiceKind, types.NamespacedName{Namespace: r.Key.Namespace, Name: p.Service})
+func (l *ledger) managedByOther(r *record, p destination) bool {
+	service := l.World.Server.Peek(actors.ServiceKind, types.NamespacedName{Namespace: r.Key.Namespace, Name: p.Service})
 	if service == nil {
 		return false
 	}
 	by := service.Meta().Annotations[argov1.ManagedByAnnotation]
-	return by != "" && by != r.Name() && c.ByName[keyNamed(by)] != nil
+	return by != "" && by != r.Name() && l.ByName[keyNamed(by)] != nil
 }
 
 // restoresWeight reports whether Serin set a weight before, or recorded it from a route, and another actor changed it.
@@ -289,6 +289,9 @@ func (c *canaryWeights) readyWeights(event any) []oracle.WeightChange {
 	w := c.Objects[oracle.KeyOf(h.Kind, h.Key)]
 	if weight <= before || recorded != nil && int(recorded.Canary.Weight) >= weight || w != nil && w.ByOthers.After(r.run.began) {
 		return nil // a previous weight is restored
+	}
+	if d, found := c.canaryDestination(r); found && c.managedByOther(r, d) {
+		return nil
 	}
 	enough := slices.ContainsFunc(c.expectedSpecs(r), func(s *argov1.RolloutSpec) bool {
 		replicas := int32(1)
