@@ -171,7 +171,7 @@ func (s *stage) createReleases(ctx context.Context, count int) error {
 	if err != nil {
 		return err
 	}
-	return s.waitForAll(ctx, "all are taken over", timeline.isIdle)
+	return s.waitForAll(ctx, "all are taken over", isDone)
 }
 
 // startSerin starts the controller behind a counting proxy, with a stub of Prometheus.
