@@ -29,13 +29,13 @@
 // initialise (initialise.go). In evaluateWindow, a gate before the checks delays their evaluation, a gate after them only the
 // next weight. A gate before each increase of the weight belongs in weightIncreaseGates (hookgates.go), which both use: for
 // weighted releases only, and also before the promotion that follows the last weight. There is one exception, as in Flagger: the
-// first weight after a step with mirrored traffic has no such gate (nextStepApprovalGates, window.go). The switch of evaluateWindow and that of
-// handleClosedGate decide what follows if it does not pass: by default, the window and its answers remain, so a gate that may
-// be closed for long opens another window (reopenWindow); forecast.go gives up after maxDecisions of them. Then a line in
-// GateKinds, and a row in docs/gates.md: test/borders fails until the list, the sources and the page agree. The commands need
-// no change. Random specs reach the gate only if drawSpec (generators_test.go, and test/sim/canary/releases.go) draws its field. In the
-// simulator (test/sim/canary): expectation.go and invariants_checks.go if the gate guards a promise, and
-// maxRunDuration (settled.go) if it delays a release.
+// first weight after a step with mirrored traffic has no such gate (nextStepApprovalGates, window.go). The switch of
+// evaluateWindow and that of handleClosedGate decide what follows while it is closed: by default, the window and its answers
+// remain, so a gate that may be closed for long has a case that opens another window (reopenWindow); forecast.go gives up
+// after maxDecisions of them. Then a line in GateKinds, and a row in docs/gates.md: test/borders fails until the list, the
+// sources and the page agree. The commands need no change. Random specs reach the gate only if drawSpec (generators_test.go,
+// and test/sim/canary/releases.go) draws its field. In the simulator (test/sim/canary): expectation.go and
+// invariants_checks.go if the gate guards a promise, and maxRunDuration (settled.go) if it delays a release.
 //
 // A gate that sends a query: in addition a type of query (queries.go), which canary/controller/ask.go resolves, queryOf
 // (gatekinds.go) and passingAnswer (forecast.go).

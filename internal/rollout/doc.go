@@ -26,14 +26,16 @@
 // A gate: return it in the outcome of the stage that it delays, or add it to EvaluateStepGates (step_gates.go) if it
 // delays a step. With a router, a delay of a weight belongs in planTraffic (traffic.go): like endpointsGate, it limits the
 // desired split, and is a field of the trafficPlan that newStepState (canary.go) copies into StepState; trafficOutOfSync
-// (scale.go) and canaryPromotionReason (advance.go) must know it. PromoteFull bypasses the gates of steps. Without a router, it belongs in replicaCounts (canary.go). Then add it
+// (scale.go) and canaryPromotionReason (advance.go) must know it. PromoteFull bypasses the gates of steps. Without a router,
+// planTraffic returns early: the delay belongs in replicaCounts (canary.go), where it limits the next numbers of pods, not the
+// desired ones, with which stepPods completes the step; the field of StepState keeps the step open all the same. Then add it
 // to GateKinds (informational if it delays no step, with the command that opens it), and to docs/gates.md: test/borders
 // fails until the list, the sources and the page agree. The commands need no change. The progress deadline must not run
-// while the release waits for time or for the user (ProgressDeadline.Time, whose inputs progressDeadline in status.go
-// sets). View.EarliestStep respects the Until of a gate that time opens; stepsOfCanary (upcoming.go) must know it for
-// later steps. Random specs reach it only if drawSpec (histories_test.go) and drawCanary (test/sim/rollout/draw.go) draw its field. In
-// the simulator (test/sim/rollout): invariants_traffic.go if the gate guards a promise, and longestRun (settled.go) if it delays
-// a release.
+// while the release waits for time or for the user (ProgressDeadline.Time in deadline.go, whose inputs progressDeadline in
+// status.go sets). View.EarliestStep respects the Until of a gate that time opens; stepsOfCanary (upcoming.go) must know it
+// for later steps. Random specs reach it only if drawSpec (histories_test.go) and drawCanary (test/sim/rollout/draw.go) draw
+// its field. In the simulator (test/sim/rollout): invariants_traffic.go if the gate guards a promise, and longestRun
+// (settled.go) if it delays a release.
 //
 // An effect: its type in effects.go, in the group of outcome in which it is applied, and a case in
 // rollout/controller/apply.go: test/borders fails without it. MergeStatusChanges (mergestatus.go) if it may share a status

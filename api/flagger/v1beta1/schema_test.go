@@ -77,6 +77,19 @@ func documents(t *testing.T, file string, text []byte) []manifest {
 	}
 }
 
+// TestManifestsShowEveryField ensures that the other tests, which use the manifests, cover every field.
+func TestManifestsShowEveryField(t *testing.T) {
+	shown := crdtest.ShownFields{}
+	for _, m := range manifests(t) {
+		shown.Add(fmt.Sprint(m.object["kind"]), m.object)
+	}
+	for version, server := range crdtest.Servers(t, v1beta1.GroupName) {
+		if kind, current := strings.CutPrefix(version, "v1beta1/"); current {
+			shown.RequireAll(t, kind, server.Structural)
+		}
+	}
+}
+
 func TestSchemasAreStructural(t *testing.T) { crdtest.CheckSchemas(t, v1beta1.GroupName) }
 
 func TestDefinitionsMatchThoseOfFlagger(t *testing.T) {

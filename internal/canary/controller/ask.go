@@ -38,7 +38,7 @@ const (
 	maxHookRetries = 10
 )
 
-// hookLimits returns the effective timeout and retries of a webhook. cut is a message about settings above the maximum; empty:
+// hookLimits returns the effective timeout and retries of a webhook. reduced is a message about settings above the maximum; empty:
 // there are none. A timeout that cannot be parsed is an error.
 func hookLimits(h flaggerv1.CanaryWebhook) (timeout time.Duration, retries int, reduced string, err error) {
 	timeout, retries = hookTimeout, h.Retries
