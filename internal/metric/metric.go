@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -148,15 +149,19 @@ const (
 	DefaultTimeout = 5 * time.Second
 )
 
-// Fetch sends one request for a provider and returns the body of the response. It sets the limit and, without one, the
-// timeout. classify, which may be nil, returns the error code in the body of a response that is not 2xx. It is shown to
+// Fetch sends one request for a provider and returns the body of the response, which the caller must not modify: equal GET
+// requests in flight at the same time are sent once. It sets the limit and, without one, the timeout. classify, which may be nil, returns the error code in the body of a response that is not 2xx. It is shown to
 // users, so it must be from a list.
 func Fetch(ctx context.Context, client *outbound.Client, r outbound.Request, classify func(body []byte) string) ([]byte, error) {
 	r.Limit = MaxAnswer
 	if r.Timeout == 0 {
 		r.Timeout = DefaultTimeout
 	}
-	answer, err := client.Do(ctx, r)
+	send := client.Do
+	if r.Method == "" || r.Method == http.MethodGet { // others may start something, such as a judgement
+		send = client.DoShared
+	}
+	answer, err := send(ctx, r)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("query %s: %w", serverAddress(r.URL), err)

@@ -7,7 +7,9 @@ package outbound
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +17,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 )
 
 const (
@@ -84,6 +88,8 @@ type Client struct {
 	verifyingClient, skipVerifyClient *http.Client
 	// onlyHost is the server of a client that NewForServer returned; otherwise nil.
 	onlyHost *url.URL
+	// inFlight are the requests of DoShared, by their hash.
+	inFlight singleflight.Group
 }
 
 // New returns a client under the policy.
@@ -178,6 +184,35 @@ func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 	}
 	return out, nil
 }
+
+// DoShared is like Do, for requests that change nothing: of equal requests in flight at the same time, one is sent. Requests with
+// different credentials are different. The callers share the response and must not modify it. One that gives up does not end
+// the request of the others.
+func (c *Client) DoShared(ctx context.Context, r Request) (Response, error) {
+	key, err := json.Marshal(r)
+	if err != nil {
+		return Response{}, errors.New("the request cannot be encoded")
+	}
+	hash := sha256.Sum256(key) // the credentials of a request are not retained
+	answers := c.inFlight.DoChan(string(hash[:]), func() (answer any, err error) {
+		defer func() {
+			if recover() != nil { // it would end the process
+				err = errDefect
+			}
+		}()
+		return c.Do(context.WithoutCancel(ctx), r)
+	})
+	select {
+	case <-ctx.Done():
+		return Response{}, newRequestError(ctx, context.Cause(ctx))
+	case answer := <-answers:
+		response, _ := answer.Val.(Response)
+		return response, answer.Err
+	}
+}
+
+// errDefect is the error of a request during which Serin panicked. The value of a panic may contain data of the request.
+var errDefect = errors.New("the request failed because of a defect in Serin")
 
 func (c *Client) prepare(ctx context.Context, r Request) (*http.Request, error) {
 	target, err := ParseURL(r.URL)

@@ -1,0 +1,88 @@
+package outbound
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// blockingTransport counts requests and answers them once it is released.
+type blockingTransport struct {
+	received []string
+	release  chan struct{}
+}
+
+func (b *blockingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	b.received = append(b.received, r.URL.RawQuery+" "+r.Header.Get("Authorization"))
+	select {
+	case <-b.release:
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+	if r.URL.RawQuery == "panic" {
+		panic("data of a user")
+	}
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("answer")), Request: r}, nil
+}
+
+func TestEqualRequestsInFlightAreSentOnce(t *testing.T) {
+	request := func(query, credentials string) Request {
+		return Request{
+			URL: "https://prometheus.test/api/v1/query?" + query, Header: http.Header{"Authorization": {credentials}}, Limit: 1 << 10, Timeout: time.Minute,
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		transport := &blockingTransport{release: make(chan struct{})}
+		client, err := NewForServer("https://prometheus.test", transport)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers := make(chan error, 8)
+		send := func(ctx context.Context, r Request) {
+			go func() {
+				answer, err := client.DoShared(ctx, r)
+				if err == nil && string(answer.Body) != "answer" {
+					err = errors.New("got body " + string(answer.Body))
+				}
+				answers <- err
+			}()
+			synctest.Wait()
+		}
+		first, giveUp := context.WithCancel(t.Context())
+		send(first, request("up", "a"))
+		for range 3 {
+			send(t.Context(), request("up", "a"))
+		}
+		if len(transport.received) != 1 {
+			t.Errorf("equal requests: the server received %q", transport.received)
+		}
+		send(t.Context(), request("down", "a"))
+		send(t.Context(), request("up", "b"))
+		if len(transport.received) != 3 {
+			t.Errorf("another query and other credentials: the server received %q", transport.received)
+		}
+		giveUp()
+		if _, unreachable := errors.AsType[*UnreachableError](<-answers); !unreachable {
+			t.Error("a caller that gave up did not return")
+		}
+		close(transport.release)
+		for range 5 {
+			if err := <-answers; err != nil {
+				t.Errorf("the others got error %v", err)
+			}
+		}
+		send(t.Context(), request("up", "a"))
+		if err := <-answers; err != nil || len(transport.received) != 4 {
+			t.Errorf("after the answer: error %v, the server received %q", err, transport.received)
+		}
+		send(t.Context(), request("panic", "a"))
+		if err := <-answers; !errors.Is(err, errDefect) || strings.Contains(err.Error(), "user") {
+			t.Errorf("a panic became error %v", err)
+		}
+	})
+}
