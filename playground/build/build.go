@@ -1,8 +1,8 @@
 // Package build builds the programs of the playground from Go modules and
 // caches them, so that only the first start takes minutes.
 //
-// It needs the go command and nothing else. It must not know how the programs
-// are run.
+// It needs the go command, and git for the previous version of Serin. It must
+// not know how the programs are run.
 package build
 
 import (
