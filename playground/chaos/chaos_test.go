@@ -7,7 +7,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
+	"math/rand/v2"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -22,10 +25,10 @@ import (
 	"github.com/serin-dev/serin/playground/cluster"
 )
 
-// The cluster and the program under test, which all tests share.
+// The cluster and the versions under test, which all tests share.
 var (
 	shared *cluster.Cluster
-	serin  string
+	built  versions
 )
 
 func TestMain(m *testing.M) {
@@ -47,7 +50,7 @@ func run(m *testing.M) int {
 	defer os.RemoveAll(options.Folder)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	if shared, serin, err = start(ctx, options); err != nil {
+	if shared, built, err = start(ctx, options); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -59,9 +62,10 @@ func run(m *testing.M) int {
 	return code
 }
 
-// TestReleasesSurviveFaults injects each kind of fault, and a handover in each phase of a release.
+// TestReleasesSurviveFaults injects each kind of fault, and a handover in each phase of a release. Each version of Serin takes over
+// releases of the other one.
 func TestReleasesSurviveFaults(t *testing.T) {
-	s := newStage(t.Context(), shared, serin, "chaos", settings{releases: 4, seed: 1, served: 1, simulated: 1}, func(text string) { t.Log(text) })
+	s := newStage(t.Context(), shared, built, "chaos", settings{releases: 4, seed: 1, served: 1, simulated: 1}, func(text string) { t.Log(text) })
 	if err := runStage(t.Context(), s, t.Output()); err != nil {
 		t.Error(err)
 	}
@@ -70,7 +74,7 @@ func TestReleasesSurviveFaults(t *testing.T) {
 // recordingStage is a stage without a cluster that records violations.
 func recordingStage() *stage {
 	s := &stage{clock: clock.RealClock{}, say: func(string) {}, history: &history{states: map[objectKey][]state{}, news: make(chan struct{})}}
-	s.leases = &leaseLog{clock: s.clock, violate: s.violate, news: make(chan struct{})}
+	s.leases = newLeaseLog(s.clock, s.violate)
 	return s
 }
 
@@ -117,15 +121,15 @@ func TestWritersAreChecked(t *testing.T) {
 		act  func(*leaseLog)
 		want int
 	}{
-		"the leader writes":              {func(l *leaseLog) { l.written("a", "a1"); l.checkWriter("a", "patch") }, 0},
+		"the leader writes":              {func(l *leaseLog) { l.written("a", "v1", "a1"); l.checkWriter("a", "patch") }, 0},
 		"a write before the first Lease": {func(l *leaseLog) { l.checkWriter("a", "patch") }, 1},
-		"the former leader writes":       {func(l *leaseLog) { l.written("a", "a1"); l.written("b", "b1"); l.checkWriter("a", "patch") }, 1},
-		"a write after a release":        {func(l *leaseLog) { l.written("a", "a1"); l.written("a", ""); l.checkWriter("a", "patch") }, 1},
-		"the successor's Lease released": {func(l *leaseLog) { l.written("a", "a1"); l.written("b", "b1"); l.written("a", "") }, 1},
+		"the former leader writes":       {func(l *leaseLog) { l.written("a", "v1", "a1"); l.written("b", "v1", "b1"); l.checkWriter("a", "patch") }, 1},
+		"a write after a release":        {func(l *leaseLog) { l.written("a", "v1", "a1"); l.written("a", "v1", ""); l.checkWriter("a", "patch") }, 1},
+		"the successor's Lease released": {func(l *leaseLog) { l.written("a", "v1", "a1"); l.written("b", "v1", "b1"); l.written("a", "v1", "") }, 1},
 		"a handover": {func(l *leaseLog) {
-			l.written("a", "a1")
-			l.written("a", "")
-			l.written("b", "b1")
+			l.written("a", "v1", "a1")
+			l.written("a", "v1", "")
+			l.written("b", "v1", "b1")
 			l.checkWriter("b", "patch")
 		}, 0},
 	} {
@@ -133,6 +137,40 @@ func TestWritersAreChecked(t *testing.T) {
 		test.act(s.leases)
 		if len(s.violations) != test.want {
 			t.Errorf("%s: violations %v, want %d", name, s.violations, test.want)
+		}
+	}
+}
+
+// TestTakeoversBetweenVersionsAreCounted: a handover between processes of one version is none.
+func TestTakeoversBetweenVersionsAreCounted(t *testing.T) {
+	l := recordingStage().leases
+	for i, version := range []string{"current", "current", "previous", "previous", "current", "previous"} {
+		l.written("a", version, "")
+		l.written("a", version, strconv.Itoa(i))
+		l.written("a", version, strconv.Itoa(i)) // a renewal
+		if !l.leads(version) {
+			t.Errorf("version %s does not lead", version)
+		}
+	}
+	if want := map[string]int{"current": 1, "previous": 2}; !maps.Equal(l.takeovers, want) {
+		t.Errorf("takeovers %v, want %v", l.takeovers, want)
+	}
+	l.written("a", "previous", "")
+	if l.leads("previous") {
+		t.Error("a version leads that has released the Lease")
+	}
+}
+
+// TestReplacementsMeetEachPhase: each phase is next once before the first one is next again.
+func TestReplacementsMeetEachPhase(t *testing.T) {
+	for _, r := range newReplacements(versions{}, rand.New(rand.NewPCG(1, 0))) {
+		want := len(canaryAPI.phases) + len(rolloutAPI.phases) - 2 // without the first deployments
+		first := r.phases[0]
+		for range want {
+			r.meetPhase()
+		}
+		if len(r.met) != want || len(r.phases) != want || r.phases[0] != first {
+			t.Errorf("%s: met %v, next %v, want %d phases", r.name, r.met, r.phases, want)
 		}
 	}
 }

@@ -37,6 +37,7 @@ var faults = []fault{
 	{"apiserver", "SIGKILL and restart of the API server", (*schedule).restartAPIServer},
 	{"etcd", "SIGKILL and restart of etcd", (*schedule).restartEtcd},
 	{"clock", "restart of the leader in a time namespace with another monotonic clock", (*schedule).changeClock},
+	{"version", "rollback to the previous version of Serin during releases, then an upgrade", (*schedule).changeVersion},
 }
 
 // faultCount is the number of faults of one kind. A fault is survived when a replica leads afterwards, and no invariant was
@@ -76,6 +77,9 @@ func newSchedule(s *stage) *schedule {
 			}
 		}
 		all.random.Shuffle(len(all.pending), func(i, j int) { all.pending[i], all.pending[j] = all.pending[j], all.pending[i] })
+	}
+	if all.counts["version"] != nil {
+		s.replacements = newReplacements(s.versions, all.random)
 	}
 	return all
 }
@@ -244,45 +248,52 @@ var errMissed = errors.New("no application is in this phase any more")
 // next leader is terminated in the phase.
 func (s *schedule) handOverIn(ctx context.Context, wanted phaseOfAPI) error {
 	for {
-		var found *app
-		inPhase := func(a *app) bool {
-			object := s.history.latest(a.kind, a.name)
-			return a.releaseAPI == wanted.api && object != nil && a.phase(object) == wanted.phase
-		}
-		err := s.history.waitUntil(ctx, fmt.Sprintf("a %s is in phase %s", wanted.api.name, wanted.phase), waitTimeout, func() error {
-			missed := wanted.phase == wanted.api.phases[0]
-			for _, a := range s.apps {
-				if inPhase(a) {
-					found = a
-					return nil
-				}
-				missed = missed && (a.releaseAPI != wanted.api || a.checkIdle(s.history, a.name) == nil)
-			}
-			if missed {
-				return nil
-			}
-			return errUnobserved
-		})
-		if err != nil {
+		ended, err := s.terminateIn(ctx, wanted)
+		if ended || err != nil {
 			return err
 		}
-		if found == nil {
-			s.announce("no %s is in phase %s any more", wanted.api.name, wanted.phase)
-			return errMissed
-		}
-		leader := s.leading()
-		s.announce("terminate %s while %s is in phase %s", leader.name, found.name, wanted.phase)
-		if err := leader.terminate(ctx); err != nil {
-			return err
-		}
-		ended := s.clock.Now()
-		if seen := s.history.since(found.kind, found.name, ended); found.phase(seen[0].object) == wanted.phase {
-			return nil
-		}
-		if err := s.waitForLeader(ctx, ended); err != nil {
+		if err := s.waitForLeader(ctx, s.clock.Now()); err != nil {
 			return err
 		}
 	}
+}
+
+// terminateIn terminates the leader when a release is in a phase, and reports whether the release was still in it when the leader
+// had ended.
+func (s *schedule) terminateIn(ctx context.Context, wanted phaseOfAPI) (bool, error) {
+	var found *app
+	inPhase := func(a *app) bool {
+		object := s.history.latest(a.kind, a.name)
+		return a.releaseAPI == wanted.api && object != nil && a.phase(object) == wanted.phase
+	}
+	err := s.history.waitUntil(ctx, fmt.Sprintf("a %s is in phase %s", wanted.api.name, wanted.phase), waitTimeout, func() error {
+		missed := wanted.phase == wanted.api.phases[0]
+		for _, a := range s.apps {
+			if inPhase(a) {
+				found = a
+				return nil
+			}
+			missed = missed && (a.releaseAPI != wanted.api || a.checkIdle(s.history, a.name) == nil)
+		}
+		if missed {
+			return nil
+		}
+		return errUnobserved
+	})
+	if err != nil {
+		return false, err
+	}
+	if found == nil {
+		s.announce("no %s is in phase %s any more", wanted.api.name, wanted.phase)
+		return false, errMissed
+	}
+	leader := s.leading()
+	s.announce("terminate %s while %s is in phase %s", leader.name, found.name, wanted.phase)
+	if err := leader.terminate(ctx); err != nil {
+		return false, err
+	}
+	seen := s.history.since(found.kind, found.name, s.clock.Now())
+	return found.phase(seen[0].object) == wanted.phase, nil
 }
 
 func (s *schedule) deleteLease(ctx context.Context) error {

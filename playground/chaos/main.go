@@ -64,34 +64,34 @@ func newClusterOptions() cluster.Options {
 // enter moves the program into a sandbox. Builds need the network of the machine, so they happen outside.
 func enter(options *cluster.Options) error {
 	return cluster.Enter(options, logProgress, func(ctx context.Context, b *build.Builder) error {
-		_, err := b.Serin(ctx)
+		_, err := buildVersions(ctx, b)
 		return err
 	})
 }
 
-// start starts a cluster for stages, and returns the program under test.
-func start(ctx context.Context, options cluster.Options) (c *cluster.Cluster, serin string, err error) {
-	if serin, err = options.Builder.Serin(ctx); err != nil {
-		return nil, "", err
+// start starts a cluster for stages, and returns the versions under test.
+func start(ctx context.Context, options cluster.Options) (c *cluster.Cluster, v versions, err error) {
+	if v, err = buildVersions(ctx, options.Builder); err != nil {
+		return nil, v, err
 	}
 	if c, err = cluster.Start(ctx, options); err != nil {
-		return nil, "", err
+		return nil, v, err
 	}
 	if err := prepareCluster(ctx, c, options.Builder.Repository(), options.Log); err != nil {
-		return nil, "", errors.Join(err, c.Stop())
+		return nil, v, errors.Join(err, c.Stop())
 	}
-	return c, serin, nil
+	return c, v, nil
 }
 
 // runOnce runs one stage on a cluster of its own.
 func runOnce(ctx context.Context, options cluster.Options, s settings) (err error) {
 	logProgress("starting the cluster ...")
-	c, serin, err := start(ctx, options)
+	c, v, err := start(ctx, options)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Stop()) }()
-	return runStage(ctx, newStage(ctx, c, serin, "chaos", s, logProgress), os.Stdout)
+	return runStage(ctx, newStage(ctx, c, v, "chaos", s, logProgress), os.Stdout)
 }
 
 // runStage runs a stage, and prints its report to w even if it failed.

@@ -42,18 +42,20 @@ type disturbance struct {
 // replica is one process of Serin, behind a proxy of its own, by which its requests are recognized. It is started again whenever it
 // has ended, as a kubelet would.
 type replica struct {
-	name    string
-	argv    []string
-	cluster *cluster.Cluster
-	clock   clock.WithTicker
-	proxy   *apiproxy.Proxy
-	leases  *leaseLog
+	name      string
+	arguments []string
+	cluster   *cluster.Cluster
+	clock     clock.WithTicker
+	proxy     *apiproxy.Proxy
+	leases    *leaseLog
 
 	mu          sync.Mutex
 	disturbance disturbance
 	random      *rand.Rand
 	// clockOffset is that of the time namespace of the next process.
 	clockOffset time.Duration
+	// nextVersion is that of the next process, version that of the last one.
+	nextVersion, version version
 	// starts is the number of processes so far.
 	starts int
 	// writes is the number of writes so far, except for Leases and events.
@@ -70,9 +72,10 @@ func (r *replica) supervise(ctx context.Context) error {
 	for {
 		r.mu.Lock()
 		r.starts++
-		offset := r.clockOffset
+		r.version = r.nextVersion
+		offset, program := r.clockOffset, r.version.program
 		r.mu.Unlock()
-		argv, err := inTimeNamespace(offset, r.argv)
+		argv, err := inTimeNamespace(offset, append([]string{program}, r.arguments...))
 		if err != nil {
 			return err
 		}
@@ -113,6 +116,20 @@ func (r *replica) setClock(offset time.Duration) {
 	r.clockOffset = offset
 }
 
+// setVersion sets the version of the next process.
+func (r *replica) setVersion(v version) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.nextVersion = v
+}
+
+// versionName returns the name of the version of the last process.
+func (r *replica) versionName() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.version.name
+}
+
 // startCount returns the number of processes so far.
 func (r *replica) startCount() int {
 	r.mu.Lock()
@@ -143,7 +160,7 @@ func (r *replica) serve(w http.ResponseWriter, request *http.Request, kind apipr
 		case kind.Resource == "leases":
 			observe = func(status int) {
 				if status/100 == 2 {
-					r.leases.written(r.name, holderOf(body))
+					r.leases.written(r.name, r.versionName(), holderOf(body))
 				}
 			}
 		case kind.Resource != "events" && !strings.HasSuffix(kind.Resource, "reviews"):
@@ -255,6 +272,10 @@ type leaseLog struct {
 	// handovers is the number of times that another process has acquired the Lease.
 	handovers int
 	holder    string
+	// version is that of the last holder. takeovers is the number of times that a version has acquired the Lease after the other
+	// one.
+	version   string
+	takeovers map[string]int
 	// excused is a replica whose Lease was deleted. It cannot know that before its next renewal; it is excused until it has sent
 	// two requests for the Lease after the answer, because of writes that were in flight.
 	excused      string
@@ -262,8 +283,12 @@ type leaseLog struct {
 	news         chan struct{} // closed at a change, and replaced
 }
 
-// written records a Lease that was written by a replica.
-func (l *leaseLog) written(name, holder string) {
+func newLeaseLog(c clock.PassiveClock, violate func(invariant, format string, args ...any)) *leaseLog {
+	return &leaseLog{clock: c, violate: violate, takeovers: map[string]int{}, news: make(chan struct{})}
+}
+
+// written records a Lease that was written by a version of Serin in a replica.
+func (l *leaseLog) written(name, version, holder string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -276,6 +301,10 @@ func (l *leaseLog) written(name, holder string) {
 		if l.holder != holder {
 			l.holder = holder
 			l.handovers++
+			if l.version != "" && l.version != version {
+				l.takeovers[version]++
+			}
+			l.version = version
 		}
 		l.leader, l.renewed = name, l.clock.Now()
 	}
@@ -305,6 +334,13 @@ func (l *leaseLog) requested(name string) {
 			l.excused = ""
 		}
 	}
+}
+
+// leads reports whether a version holds the Lease.
+func (l *leaseLog) leads(version string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.leader != "" && l.version == version
 }
 
 // checkWriter reports a write of a replica that does not hold the Lease.

@@ -33,14 +33,17 @@ func (s *stage) report(w io.Writer, took time.Duration) error {
 			requests.Requests, requests.Lost, requests.Errors = requests.Requests+counts.Requests, requests.Lost+counts.Lost, requests.Errors+counts.Errors
 		}
 	}
-	writes, starts := 0, 0
+	starts := 0
 	for _, r := range s.replicas {
-		writes, starts = writes+r.writeCount(), starts+r.startCount()
+		starts += r.startCount()
 	}
 	canaries, rollouts := s.released[canaryAPI.name], s.released[rolloutAPI.name]
 	fmt.Fprintf(w, "\nreleases: %d of Canaries, %d of Rollouts; %d promoted, %d rolled back\n", canaries, rollouts, s.promoted, canaries+rollouts-s.promoted)
 	fmt.Fprintf(w, "requests of clients: %d sent, %d lost, %d failed by bad versions\n", requests.Requests, requests.Lost, requests.Errors)
-	fmt.Fprintf(w, "Serin: %d processes, %d handovers, %d writes\n", starts, s.leases.handovers, writes)
+	fmt.Fprintf(w, "Serin: %d processes, %d handovers, %d writes\n", starts, s.leases.handovers, s.writeCount())
+	for _, r := range s.replacements {
+		fmt.Fprintf(w, "takeovers by %s: %d, in %d of %d phases of a release\n", r.name, s.leases.takeovers[r.to.name], len(r.met), len(r.phases))
+	}
 	fmt.Fprintf(w, "faults=%d survived=%d releases=%d violations=%d seconds=%.0f seed=%d\n", injected, survived, canaries+rollouts, len(s.violations), took.Seconds(), s.seed)
 	if len(s.violations) > 0 {
 		fmt.Fprintln(w)

@@ -66,7 +66,7 @@ var httpRouteResource = schema.GroupVersionResource{Group: "gateway.networking.k
 type stage struct {
 	settings
 	cluster   *cluster.Cluster
-	serin     string
+	versions  versions
 	namespace string
 	clock     clock.WithTicker
 	say       func(string)
@@ -88,6 +88,8 @@ type stage struct {
 	released   map[string]int // by API
 	promoted   int
 	injected   []*faultCount
+	// replacements are the two directions in which versions of Serin replace each other; nil if none is injected.
+	replacements []*replacement
 }
 
 // violate records the violation of an invariant of docs/simulator.md.
@@ -113,7 +115,8 @@ func (s *stage) countRelease(r *release) {
 // stream returns the random numbers of one purpose.
 func (s *stage) stream(purpose uint64) *rand.Rand { return rand.New(rand.NewPCG(s.seed, purpose)) }
 
-// prepareCluster installs what all stages of a cluster share.
+// prepareCluster installs what all stages of a cluster share. The definitions are those of the current version: they are updated
+// before Serin, and retained when it is rolled back.
 func prepareCluster(ctx context.Context, c *cluster.Cluster, repository string, log *slog.Logger) error {
 	definitions := filepath.Join(repository, "config", "crd")
 	for _, folder := range []string{definitions, filepath.Join(definitions, "argoproj")} {
@@ -137,14 +140,14 @@ func prepareCluster(ctx context.Context, c *cluster.Cluster, repository string, 
 }
 
 // newStage starts replicas and creates applications. The caller must close the stage, also after an error.
-func newStage(ctx context.Context, c *cluster.Cluster, serin, namespace string, options settings, say func(string)) *stage {
+func newStage(ctx context.Context, c *cluster.Cluster, v versions, namespace string, options settings, say func(string)) *stage {
 	clk := clock.RealClock{}
 	s := &stage{
-		settings: options, cluster: c, serin: serin, namespace: namespace, clock: clk, say: say, released: map[string]int{},
+		settings: options, cluster: c, versions: v, namespace: namespace, clock: clk, say: say, released: map[string]int{},
 		ledger:  &ledger{clock: clk, answers: map[string]*answers{}},
 		history: &history{clock: clk, states: map[objectKey][]state{}, news: make(chan struct{})},
 	}
-	s.leases = &leaseLog{clock: clk, violate: s.violate, news: make(chan struct{})}
+	s.leases = newLeaseLog(clk, s.violate)
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	return s
 }
@@ -208,11 +211,13 @@ func (s *stage) startReplica(ctx context.Context, index int) error {
 	}
 	r := &replica{
 		name: name, cluster: s.cluster, clock: s.clock, proxy: proxy, leases: s.leases, random: s.stream(requestStream + uint64(index)<<32), unconditional: map[string]bool{},
-		argv: []string{
-			s.serin, "controller", "-kubeconfig", kubeconfig, "-metrics-server", s.cluster.PrometheusURL, "-mesh-provider", "gatewayapi:v1",
+		// Both versions must know these arguments.
+		arguments: []string{
+			"controller", "-kubeconfig", kubeconfig, "-metrics-server", s.cluster.PrometheusURL, "-mesh-provider", "gatewayapi:v1",
 			"-min-analysis-interval", canaryWindow.String(), "-log-level", "info", "-port", "0", "-namespace", s.namespace, "-allow-loopback-hooks", "-enable-leader-election",
 		},
 	}
+	r.setVersion(s.versions.current)
 	r.setClock(drawClockOffset(s.stream(clockStream + uint64(index)<<32)))
 	proxy.SetFault(r.serve)
 	s.replicas = append(s.replicas, r)
