@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,7 +15,11 @@ import (
 // of the development.
 const previousCommit = "5ac79a1ce4d052868beba64c04db046132f5c849"
 
-// PreviousSerin returns the previous version of the program under test, built from its commit in the repository.
+// ErrNoHistory reports that the repository does not contain the commit of the previous release.
+var ErrNoHistory = errors.New("the history is incomplete")
+
+// PreviousSerin returns the previous version of the program under test, built from its commit in the repository. Errors:
+// ErrNoHistory, and those of the compiler.
 func (b *Builder) PreviousSerin(ctx context.Context) (string, error) {
 	return b.buildCommit(ctx, "serin", previousCommit, "./cmd/serin")
 }
@@ -56,7 +61,7 @@ func (b *Builder) extractCommit(ctx context.Context, commit, folder string) erro
 	if output, err := command.CombinedOutput(); err != nil {
 		// Git's own message may be a page of advice; its first line is the reason.
 		reason, _, _ := bytes.Cut(output, []byte("\n"))
-		return fmt.Errorf("read commit %s: %w: %s: if this is a shallow clone, run git fetch --unshallow", commit, err, reason)
+		return fmt.Errorf("%w: read commit %s: %w: %s: if this is a shallow clone, run git fetch --unshallow", ErrNoHistory, commit, err, reason)
 	}
 	archive, err := zip.OpenReader(file)
 	if err != nil {

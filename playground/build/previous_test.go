@@ -1,6 +1,7 @@
 package build
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -80,7 +81,7 @@ func TestACommitIsBuiltOnce(t *testing.T) {
 func TestAMissingCommitIsReportedInOneLine(t *testing.T) {
 	b, _ := committedProgram(t, "previous")
 	_, err := b.buildCommit(t.Context(), "hello", strings.Repeat("1", 40), "./cmd/hello")
-	if err == nil || !strings.Contains(err.Error(), "git fetch --unshallow") || strings.Contains(err.Error(), "\n") {
+	if !errors.Is(err, ErrNoHistory) || !strings.Contains(err.Error(), "git fetch --unshallow") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("the error is %v", err)
 	}
 }

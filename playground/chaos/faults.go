@@ -37,8 +37,11 @@ var faults = []fault{
 	{"apiserver", "SIGKILL and restart of the API server", (*schedule).restartAPIServer},
 	{"etcd", "SIGKILL and restart of etcd", (*schedule).restartEtcd},
 	{"clock", "restart of the leader in a time namespace with another monotonic clock", (*schedule).changeClock},
-	{"version", "rollback to the previous version of Serin during releases, then an upgrade", (*schedule).changeVersion},
+	{versionFault, "rollback to the previous version of Serin during releases, then an upgrade", (*schedule).changeVersion},
 }
+
+// versionFault is the kind of fault that needs the history of the repository.
+const versionFault = "version"
 
 // faultCount is the number of faults of one kind. A fault is survived when a replica leads afterwards, and no invariant was
 // violated meanwhile.
@@ -67,6 +70,10 @@ func newSchedule(s *stage) *schedule {
 		if s.faults != nil && !slices.Contains(s.faults, f.name) {
 			continue
 		}
+		if err := s.versions.noPrevious; err != nil && f.name == versionFault {
+			s.say(fmt.Sprintf("no fault %s: %v", f.name, err))
+			continue
+		}
 		all.counts[f.name] = &faultCount{fault: f}
 		s.injected = append(s.injected, all.counts[f.name])
 	}
@@ -78,7 +85,7 @@ func newSchedule(s *stage) *schedule {
 		}
 		all.random.Shuffle(len(all.pending), func(i, j int) { all.pending[i], all.pending[j] = all.pending[j], all.pending[i] })
 	}
-	if all.counts["version"] != nil {
+	if all.counts[versionFault] != nil {
 		s.replacements = newReplacements(s.versions, all.random)
 	}
 	return all
@@ -86,6 +93,9 @@ func newSchedule(s *stage) *schedule {
 
 // run injects each kind of fault at least once, until there were enough releases.
 func (s *schedule) run(ctx context.Context) error {
+	if len(s.counts) == 0 {
+		return fmt.Errorf("there is no fault to inject: %v", s.faults)
+	}
 	until := s.clock.Now().Add(s.duration)
 	for round := 0; round == 0 || !s.releasedEnough() || s.clock.Now().Before(until); round++ {
 		var order []string

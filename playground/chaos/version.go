@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 
 	"github.com/serin-dev/serin/playground/build"
@@ -13,7 +14,11 @@ import (
 type version struct{ name, program string }
 
 // versions are the versions under test.
-type versions struct{ current, previous version }
+type versions struct {
+	current, previous version
+	// noPrevious is why there is no previous version: the repository is a shallow clone.
+	noPrevious error
+}
 
 func buildVersions(ctx context.Context, b *build.Builder) (v versions, err error) {
 	v.current.name, v.previous.name = "current", "previous"
@@ -21,6 +26,9 @@ func buildVersions(ctx context.Context, b *build.Builder) (v versions, err error
 		return v, err
 	}
 	v.previous.program, err = b.PreviousSerin(ctx)
+	if errors.Is(err, build.ErrNoHistory) {
+		v.noPrevious, err = err, nil
+	}
 	return v, err
 }
 
