@@ -3,7 +3,10 @@ package canary
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/cluster"
 	"github.com/serin-dev/serin/test/sim/oracle"
 )
@@ -39,6 +42,10 @@ func (c *partialReturns) returnsByCapacity(event any) {
 	}
 	if r.primary.ready.EverSince(c.OldestView()) || !r.target.Answering.AlwaysSince(c.OldestView()) || r.target.MinServing(from) == 0 {
 		return
+	}
+	service := c.Objects[oracle.KeyOf(actors.ServiceKind, types.NamespacedName{Namespace: r.Key.Namespace, Name: r.apexName() + "-canary"})]
+	if service != nil && service.ByOthers.After(c.OldestView().Add(-cluster.EndpointsDelay)) {
+		return // a user deleted the canary's Service, and the new one may have no endpoints yet
 	}
 	required := min(r.target.MinServing(from), oracle.MinSince(r.primary.Desired, from))
 	remaining := 100 - oracle.CapacityPercent(r.primary.MaxServing(c.OldestView()), required)
