@@ -150,7 +150,7 @@ const (
 )
 
 // Fetch sends one request for a provider and returns the body of the response, which the caller must not modify: equal GET
-// requests in flight at the same time are sent once. It sets the limit and, without one, the timeout. classify, which may be nil, returns the error code in the body of a response that is not 2xx. It is shown to
+// requests at the same moment are sent once. It sets the limit and, without one, the timeout. classify, which may be nil, returns the error code in the body of a response that is not 2xx. It is shown to
 // users, so it must be from a list.
 func Fetch(ctx context.Context, client *outbound.Client, r outbound.Request, classify func(body []byte) string) ([]byte, error) {
 	r.Limit = MaxAnswer

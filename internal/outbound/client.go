@@ -185,16 +185,23 @@ func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 	return out, nil
 }
 
-// DoShared is like Do, for requests that change nothing: of equal requests in flight at the same time, one is sent. Requests with
-// different credentials are different. The callers share the response and must not modify it. One that gives up does not end
-// the request of the others.
+// joinPeriod is the time after the start of a request in which equal ones join it. A query that is sent later must not receive an
+// answer about an earlier time.
+const joinPeriod = 100 * time.Millisecond
+
+// DoShared is like Do, for requests that change nothing: of equal requests within joinPeriod, one is sent, unless it has ended.
+// Requests with different credentials are different. The callers share the response and must not modify it. One that gives up
+// does not end the request of the others.
 func (c *Client) DoShared(ctx context.Context, r Request) (Response, error) {
 	key, err := json.Marshal(r)
 	if err != nil {
 		return Response{}, errors.New("the request cannot be encoded")
 	}
 	hash := sha256.Sum256(key) // the credentials of a request are not retained
-	answers := c.inFlight.DoChan(string(hash[:]), func() (answer any, err error) {
+	id := string(hash[:])
+	answers := c.inFlight.DoChan(id, func() (answer any, err error) {
+		closing := time.AfterFunc(joinPeriod, func() { c.inFlight.Forget(id) })
+		defer closing.Stop()
 		defer func() {
 			if recover() != nil { // it would end the process
 				err = errDefect

@@ -66,18 +66,23 @@ func TestEqualRequestsInFlightAreSentOnce(t *testing.T) {
 		if len(transport.received) != 3 {
 			t.Errorf("another query and other credentials: the server received %q", transport.received)
 		}
+		time.Sleep(joinPeriod + 1) // of the bubble's clock
+		send(t.Context(), request("down", "a"))
+		if len(transport.received) != 4 {
+			t.Errorf("an equal request later: the server received %q", transport.received)
+		}
 		giveUp()
 		if _, unreachable := errors.AsType[*UnreachableError](<-answers); !unreachable {
 			t.Error("a caller that gave up did not return")
 		}
 		close(transport.release)
-		for range 5 {
+		for range 6 {
 			if err := <-answers; err != nil {
 				t.Errorf("the others got error %v", err)
 			}
 		}
 		send(t.Context(), request("up", "a"))
-		if err := <-answers; err != nil || len(transport.received) != 4 {
+		if err := <-answers; err != nil || len(transport.received) != 5 {
 			t.Errorf("after the answer: error %v, the server received %q", err, transport.received)
 		}
 		send(t.Context(), request("panic", "a"))

@@ -215,6 +215,7 @@ func TestHangingServersUseOnlyTheSlotsOfTheirNamespace(t *testing.T) {
 		hook, metric := add("evil", fmt.Sprint("hook-", i), bad, good.URL), add("evil", fmt.Sprint("metric-", i), good.URL, bad)
 		hook.Spec.Analysis.Webhooks[0].Timeout, hook.Spec.Analysis.Webhooks[0].Retries = "8760h", 1000
 		metric.Spec.Analysis.Webhooks = nil
+		metric.Spec.Analysis.Metrics[0].Query = fmt.Sprint("errors_", i) // equal queries would be sent once
 		hostile = append(hostile, hook, metric)
 	}
 	for i := range 5 {
