@@ -200,7 +200,7 @@ func (c *Client) DoShared(ctx context.Context, r Request) (Response, error) {
 	hash := sha256.Sum256(key) // the credentials of a request are not retained
 	id := string(hash[:])
 	answers := c.inFlight.DoChan(id, func() (answer any, err error) {
-		closing := time.AfterFunc(joinPeriod, func() { c.inFlight.Forget(id) })
+		closing := time.AfterFunc(joinPeriod, func() { c.inFlight.Forget(id) }) //nolint:forbidigo // real time, like the timeout of the request
 		defer closing.Stop()
 		defer func() {
 			if recover() != nil { // it would end the process
