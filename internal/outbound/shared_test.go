@@ -66,7 +66,7 @@ func TestEqualRequestsInFlightAreSentOnce(t *testing.T) {
 		if len(transport.received) != 3 {
 			t.Errorf("another query and other credentials: the server received %q", transport.received)
 		}
-		time.Sleep(joinPeriod + 1) // of the bubble's clock
+		time.Sleep(joinPeriod + 1) // the clock of the test is virtual
 		send(t.Context(), request("down", "a"))
 		if len(transport.received) != 4 {
 			t.Errorf("an equal request later: the server received %q", transport.received)

@@ -159,7 +159,8 @@ func (s *environment) startHangingReleases(n int, server string) {
 	for i := range n / abreast {
 		metrics := ""
 		for j := range abreast {
-			metrics += webMetric(fmt.Sprintf("value-%d", j), server)
+			// Equal requests at the same moment would be sent once.
+			metrics += webMetric(fmt.Sprintf("value-%d", j), fmt.Sprintf("%s/?run=%d&metric=%d", server, i, j))
 		}
 		s.apply(analysisRun(fmt.Sprintf("hang-%02d", i), "metrics:\n"+metrics))
 	}
