@@ -191,8 +191,11 @@ const joinPeriod = 100 * time.Millisecond
 
 // DoShared is like Do, for requests that change nothing: of equal requests within joinPeriod, one is sent, unless it has ended.
 // Requests with different credentials are different. The callers share the response and must not modify it. One that gives up
-// does not end the request of the others.
+// does not end the request of the others. A client of NewForServer shares nothing: its transport may depend on the caller.
 func (c *Client) DoShared(ctx context.Context, r Request) (Response, error) {
+	if c.onlyHost != nil {
+		return c.Do(ctx, r)
+	}
 	key, err := json.Marshal(r)
 	if err != nil {
 		return Response{}, errors.New("the request cannot be encoded")

@@ -38,10 +38,8 @@ func TestEqualRequestsInFlightAreSentOnce(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		transport := &blockingTransport{release: make(chan struct{})}
-		client, err := NewForServer("https://prometheus.test", transport)
-		if err != nil {
-			t.Fatal(err)
-		}
+		client := New(Policy{})
+		client.verifyingClient = &http.Client{Transport: transport}
 		answers := make(chan error, 8)
 		send := func(ctx context.Context, r Request) {
 			go func() {
@@ -88,6 +86,33 @@ func TestEqualRequestsInFlightAreSentOnce(t *testing.T) {
 		send(t.Context(), request("panic", "a"))
 		if err := <-answers; !errors.Is(err, errDefect) || strings.Contains(err.Error(), "user") {
 			t.Errorf("a panic became error %v", err)
+		}
+	})
+}
+
+func TestAClientWithItsOwnTransportSharesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		transport := &blockingTransport{release: make(chan struct{})}
+		client, err := NewForServer("https://kubernetes.test", transport)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers := make(chan error, 2)
+		for range cap(answers) {
+			go func() {
+				_, err := client.DoShared(t.Context(), Request{URL: "https://kubernetes.test/apis", Limit: 1 << 10, Timeout: time.Minute})
+				answers <- err
+			}()
+			synctest.Wait()
+		}
+		if len(transport.received) != 2 {
+			t.Errorf("the server received %q", transport.received)
+		}
+		close(transport.release)
+		for range cap(answers) {
+			if err := <-answers; err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }
