@@ -167,3 +167,59 @@ func TestALostStatusGivesNoWeightWithoutPods(t *testing.T) {
 		}
 	}
 }
+
+// TestALostStableServiceLosesNoRequest: the status has lost which of the ping-pong Services is the stable one, and the one that
+// has all the traffic counts as that of the new revision. It selects other pods only after the router has moved the traffic.
+func TestALostStableServiceLosesNoRequest(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		// ping and pong are the revisions that the Services select, unpublished the Service without endpoints.
+		ping, pong, unpublished string
+		routeHasWeight          bool
+		stablePods              int32
+		wantServices, wantRoute string
+	}{
+		{"the other Service selects the new revision", "hash-v1", "hash-v2", "pong", true, 2, "pong=hash-v1", ""},
+		{"its endpoints are not published", "hash-v1", "hash-v1", "pong", true, 2, "", ""},
+		{"it serves the stable revision", "hash-v1", "hash-v1", "", true, 2, "", "ping 0 pong 100"},
+		{"the traffic has moved", "hash-v1", "hash-v1", "", false, 2, "ping=hash-v2", "ping 20 pong 80"},
+		{"the stable revision has no pods", "hash-v1", "hash-v1", "", true, 0, "ping=hash-v2", "ping 20 pong 80"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := worldInFirstPause(t, 2, setWeight(20), pauseFor(""))
+			c := w.spec.Strategy.Canary
+			c.CanaryService, c.StableService, c.PingPong = "", "", &argov1.PingPongSpec{PingService: "ping", PongService: "pong"}
+			w.settle(t)
+			w.status.Canary.StablePingPong, w.status.Canary.Weights = "", nil
+			w.router.HasCanaryWeight = test.routeHasWeight
+			w.ready["hash-v1"] = test.stablePods
+			w.runControllers()
+			s := w.snapshot(t)
+			s.Services = map[string]Service{
+				"ping": {Selector: map[string]string{argov1.PodTemplateHashLabel: test.ping}, ManagedBy: s.Name},
+				"pong": {Selector: map[string]string{argov1.PodTemplateHashLabel: test.pong}, ManagedBy: s.Name},
+			}
+			if test.unpublished != "" {
+				service := s.Services[test.unpublished]
+				service.Endpoints = map[string]release.Endpoints{"hash-v1": {}}
+				s.Services[test.unpublished] = service
+			}
+			f := observeFacts(s)
+			var services, route []string
+			for _, effect := range planCanaryServices(f).trafficEffects {
+				if e, ok := effect.(ServiceSelects); ok {
+					services = append(services, e.Service+"="+e.Hash)
+				}
+			}
+			if weights := planTraffic(f).weights; weights != nil {
+				route = []string{fmt.Sprintf("%s %d %s %d", weights.Canary.ServiceName, weights.Canary.Weight, weights.Stable.ServiceName, weights.Stable.Weight)}
+			}
+			if got := strings.Join(services, " "); got != test.wantServices {
+				t.Errorf("Services %q, want %q", got, test.wantServices)
+			}
+			if got := strings.Join(route, " "); got != test.wantRoute {
+				t.Errorf("route %q, want %q", got, test.wantRoute)
+			}
+		})
+	}
+}

@@ -16,7 +16,12 @@ func planCanaryServices(f facts) outcome {
 	if c.PingPong != nil {
 		canary, stable := pingPongServices(*c.PingPong, f.Status.Canary.StablePingPong)
 		o = joinOutcomes(o, planServiceSelection(f, stable, f.stable, true))
-		if !isPromoted(f.Status) {
+		switch {
+		case isPromoted(f.Status):
+		case servesStableTraffic(f, canary):
+			o = joinOutcomes(o, gateOutcome(release.NewWaitingGate("services", release.ByCluster,
+				fmt.Sprintf("Service %s waits until the router sends the requests of %s to Service %s", canary, f.stable.Name, stable))))
+		default:
 			o = joinOutcomes(o, planServiceSelection(f, canary, f.new, canaryServiceHasTraffic(f)))
 		}
 	}
@@ -40,6 +45,13 @@ func pingPongServices(names argov1.PingPongSpec, stableService argov1.PingPongTy
 		return names.PongService, names.PingService
 	}
 	return names.PingService, names.PongService
+}
+
+// servesStableTraffic reports whether the ping-pong Service that is to select the new revision still has the traffic of the stable
+// one: the status has lost which of them is the stable Service. The router moves the traffic to the other Service first.
+func servesStableTraffic(f facts, canaryService string) bool {
+	return f.hasDistinctStable() && f.stable.Available > 0 && f.selectedHash(canaryService) == f.stable.Hash &&
+		recordedCanaryWeight(f.Status) == 0 && canaryServiceHasTraffic(f)
 }
 
 // canaryServiceHasTraffic reports whether the Service that is to select the new revision has traffic: from the previous

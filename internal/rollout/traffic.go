@@ -41,7 +41,19 @@ func planTraffic(f facts) trafficPlan {
 	if !f.usesRouter() || !f.stable.exists() {
 		return t
 	}
+	canary, stable := currentRouteServices(f)
+	lostService := f.Spec.Strategy.Canary.PingPong != nil && servesStableTraffic(f, canary)
+	if lostService {
+		gate := stableEndpointsPublished(f, stable)
+		t.gates = append(t.gates, gate)
+		if gate.Verdict != release.Pass {
+			return t
+		}
+	}
 	desired := desiredSplit(f)
+	if lostService {
+		desired = trafficSplit{canary: f.new.Hash}
+	}
 	if desired.weightRequirement != "" {
 		t.gates = append(t.gates, release.NewWaitingGate("weight", release.ByCluster, desired.weightRequirement))
 	}

@@ -52,7 +52,7 @@ func (o Objects) versions() Versions {
 	for _, x := range o {
 		version := "" // absent
 		if x.Object != nil {
-			version = string(x.Object.GetUID()) + "/" + x.Object.GetResourceVersion()
+			version = versionOf(x.Object)
 		}
 		out[x.Ref.key()] = version
 	}
@@ -67,6 +67,33 @@ func (v Versions) differ(now Versions) bool {
 		}
 	}
 	return false
+}
+
+// VerifyNewest returns ErrChanged if one of the objects has another version in the API server than in the cache from which it was
+// read. Objects in another cluster are not compared. Errors: those of live.
+func (a *Applier) VerifyNewest(ctx context.Context, live client.Reader, read Versions) error {
+	for key, version := range read {
+		if a.Groups[key.gvk.Group] != nil {
+			continue
+		}
+		stored := &metav1.PartialObjectMetadata{}
+		stored.SetGroupVersionKind(key.gvk)
+		now := "" // absent
+		switch err := live.Get(ctx, key.NamespacedName, stored); {
+		case err == nil:
+			now = versionOf(stored)
+		case !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err):
+			return fmt.Errorf("read %s %s from the API server: %w", key.gvk.Kind, key.NamespacedName, err)
+		}
+		if now != version {
+			return fmt.Errorf("compare %s %s with the API server: %w", key.gvk.Kind, key.NamespacedName, ErrChanged)
+		}
+	}
+	return nil
+}
+
+func versionOf(object metav1.Object) string {
+	return string(object.GetUID()) + "/" + object.GetResourceVersion()
 }
 
 // Outcome is the result of applying a route.

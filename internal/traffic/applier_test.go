@@ -231,6 +231,41 @@ func TestApplyRefusesARouteThatHasChangedSinceItWasDecided(t *testing.T) {
 	}
 }
 
+func TestVerifyNewestRefusesAnOutdatedCache(t *testing.T) {
+	c := newCluster(t)
+	a := &traffic.Applier{Client: c}
+	_, absent, err := a.Observe(t.Context(), istio.New(), cart())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.VerifyNewest(t.Context(), c, absent); err != nil {
+		t.Errorf("no route exists: %v", err)
+	}
+	if _, err := a.Apply(t.Context(), istio.New(), cart(), release.Route{Canary: 20}, nil); err != nil {
+		t.Fatal(err)
+	}
+	_, read, err := a.Observe(t.Context(), istio.New(), cart())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.VerifyNewest(t.Context(), c, read); err != nil {
+		t.Errorf("nothing has changed: %v", err)
+	}
+	if err := a.VerifyNewest(t.Context(), c, absent); !errors.Is(err, traffic.ErrChanged) {
+		t.Errorf("the route was created: got %v, want ErrChanged", err)
+	}
+	if _, err := a.Apply(t.Context(), istio.New(), cart(), release.Route{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.VerifyNewest(t.Context(), c, read); !errors.Is(err, traffic.ErrChanged) {
+		t.Errorf("the weights have changed: got %v, want ErrChanged", err)
+	}
+	elsewhere := &traffic.Applier{Client: c, Groups: map[string]client.Client{"networking.istio.io": c}}
+	if err := elsewhere.VerifyNewest(t.Context(), c, read); err != nil {
+		t.Errorf("a route in another cluster: %v", err)
+	}
+}
+
 // staleReader serves an old version of one object, like an outdated cache.
 type staleReader struct {
 	*cluster

@@ -13,6 +13,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/readyourwrites"
+	"github.com/serin-dev/serin/internal/traffic"
 )
 
 // newestVersions prevents a process from acting on old versions of a Rollout, of its workload and of its ReplicaSets.
@@ -21,20 +22,21 @@ type newestVersions struct {
 	rollouts, workloads *readyourwrites.NewestVersions
 	// live reads from the API server.
 	live   client.Reader
+	routes *traffic.Applier
 	memory *memory
 }
 
-func newNewestVersions(live client.Reader, memory *memory) newestVersions {
+func newNewestVersions(live client.Reader, routes *traffic.Applier, memory *memory) newestVersions {
 	return newestVersions{
 		rollouts:  readyourwrites.NewNewestVersions(argov1.RolloutKind, live),
 		workloads: readyourwrites.NewNewestVersions("the workload of Rollout", live),
-		live:      live, memory: memory,
+		live:      live, routes: routes, memory: memory,
 	}
 }
 
-// requireAll checks an observed Rollout, its workload and its ReplicaSets.
+// requireAll checks an observed Rollout, its workload, its ReplicaSets and its route.
 func (n newestVersions) requireAll(s *observation, object *argov1.Rollout) readyourwrites.WriteCheck {
-	return n.requireNewestReplicaSets(s, n.requireNewestWorkload(s, n.requireNewest(object)))
+	return n.requireNewestRoute(s, n.requireNewestReplicaSets(s, n.requireNewestWorkload(s, n.requireNewest(object))))
 }
 
 func (n newestVersions) forget(key types.NamespacedName) {
@@ -101,6 +103,24 @@ func (n newestVersions) requireNewestReplicaSets(s *observation, check readyourw
 		}
 		n.memory.Do(s.key(), func(e *rolloutMemory) { e.replicaSetsCompared = true })
 		return nil
+	}
+}
+
+// requireNewestRoute does the same for the route, before a Service selects other pods, if the status has lost the weights: then only
+// the route shows which Service has the traffic.
+func (n newestVersions) requireNewestRoute(s *observation, check readyourwrites.WriteCheck) readyourwrites.WriteCheck {
+	if s.object.Status.StableRS == "" || s.object.Status.Canary.Weights != nil {
+		return check
+	}
+	return func(ctx context.Context, written client.Object) error {
+		if written.GetObjectKind().GroupVersionKind() == serviceKind {
+			for _, read := range s.versions {
+				if err := n.routes.VerifyNewest(ctx, n.live, read); err != nil {
+					return err
+				}
+			}
+		}
+		return check(ctx, written)
 	}
 }
 

@@ -73,7 +73,7 @@ func New(parts Parts) *Reconciler {
 		Parts: parts, dependents: watching.NewDependents(), memory: newMemory(),
 	}
 	r.Observer.memory = r.memory
-	r.newest = newNewestVersions(parts.Reader, r.memory)
+	r.newest = newNewestVersions(parts.Reader, parts.Applier, r.memory)
 	r.reporter = newReporter(parts, r.memory)
 	r.applier = newApplier(parts, r.newest.rollouts)
 	r.restorer = &restorer{
