@@ -42,8 +42,8 @@ func planTraffic(f facts) trafficPlan {
 		return t
 	}
 	canary, stable := currentRouteServices(f)
-	lostService := f.Spec.Strategy.Canary.PingPong != nil && servesStableTraffic(f, canary)
-	if lostService {
+	movesToStableService := f.Spec.Strategy.Canary.PingPong != nil && servesStableTraffic(f, canary)
+	if movesToStableService {
 		gate := stableEndpointsPublished(f, stable)
 		t.gates = append(t.gates, gate)
 		if gate.Verdict != release.Pass {
@@ -51,7 +51,7 @@ func planTraffic(f facts) trafficPlan {
 		}
 	}
 	desired := desiredSplit(f)
-	if lostService {
+	if movesToStableService {
 		desired = trafficSplit{canary: f.new.Hash}
 	}
 	if desired.weightRequirement != "" {
