@@ -41,17 +41,13 @@ func planTraffic(f facts) trafficPlan {
 	if !f.usesRouter() || !f.stable.exists() {
 		return t
 	}
-	canary, stable := currentRouteServices(f)
-	movesToStableService := f.Spec.Strategy.Canary.PingPong != nil && servesStableTraffic(f, canary)
-	if movesToStableService {
+	desired := desiredSplit(f)
+	if canary, stable := currentRouteServices(f); f.Spec.Strategy.Canary.PingPong != nil && servesStableTraffic(f, canary) {
 		gate := stableEndpointsPublished(f, stable)
 		t.gates = append(t.gates, gate)
 		if gate.Verdict != release.Pass {
 			return t
 		}
-	}
-	desired := desiredSplit(f)
-	if movesToStableService {
 		desired = trafficSplit{canary: f.new.Hash}
 	}
 	if desired.weightRequirement != "" {

@@ -15,6 +15,12 @@ var Rollouts = []Mutant{
 		"planServiceSelection(f, canary, f.new, canaryServiceHasTraffic(f))", "planServiceSelection(f, canary, f.new, canaryServiceHasTraffic(f) && f.Name == \"\")", 499,
 	},
 	{
+		"a ping-pong Service moved on an outdated route",
+		"I1",
+		"internal/rollout/controller/newest.go",
+		"if s.object.Status.StableRS == \"\" || s.object.Status.Canary.Weights != nil {", "if s.object.Name != \"\" {", 620014202,
+	},
+	{
 		"subsets with swapped revisions",
 		"I1",
 		"internal/traffic/istio/rollout.go",
@@ -315,7 +321,7 @@ var Rollouts = []Mutant{
 		"the weight of a promoted revision before the endpoints of its Service",
 		"I37",
 		"internal/rollout/traffic.go",
-		"		if gate.Verdict != release.Pass {\n", "		if gate.Verdict != release.Pass && f.Name == \"\" {\n", 62,
+		"		if gate.Verdict != release.Pass {\n\t\t\tweights", "		if gate.Verdict != release.Pass && f.Name == \"\" {\n\t\t\tweights", 62,
 	},
 	{
 		"a suspended process continues to write",
