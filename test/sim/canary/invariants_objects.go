@@ -107,6 +107,9 @@ func (c *analysedTemplate) allowedAtUpdate(r *record) []string {
 	if r.primary.writtenByOthers.After(r.run.began) || r.run.primaryContent == "" {
 		return nil
 	}
+	if r.statusUnreliable { // the status may name another promoted revision: one that the primary has run
+		allowed = append(allowed, r.primary.contentHistory.Since(time.Time{})...)
+	}
 	return allowed
 }
 
