@@ -156,7 +156,7 @@ func ensureAnalysisRun(f facts, r analysisRequest) (*RunResult, outcome) {
 		return current.analysisResult(), outcome{}
 	}
 	base := fmt.Sprintf("%s-%s-%d%s", f.Name, f.Hash, f.new.Revision, r.suffix)
-	if run := findStartedRun(f, base, r); run != nil {
+	if run := findStartedRun(f, r); run != nil {
 		return run.analysisResult(), outcome{}
 	}
 	for i := range len(f.AnalysisRuns) + 1 {
@@ -179,36 +179,52 @@ func ensureAnalysisRun(f facts, r analysisRequest) (*RunResult, outcome) {
 	return nil, outcome{} // not reached: there are more names than runs
 }
 
-// findStartedRun returns an incomplete run that was created for a purpose, under its name, or under a numbered name if
-// another run has that name; nil: there is none. A run with a lower number than the recorded name was terminated when
-// that name was chosen, which the list of runs may not show yet.
-func findStartedRun(f facts, base string, r analysisRequest) *AnalysisRun {
-	lowest := 0
+// findStartedRun returns an incomplete run that was created for the purpose of a request; nil: there is none. Its revision may be
+// higher: the ReplicaSet of the new revision has a lower one if users deleted the newest ReplicaSets. A run with a lower revision
+// is of an earlier release, and one with a lower number than the recorded name was terminated when that name was chosen. The
+// list of runs may not show yet that these were terminated.
+func findStartedRun(f facts, r analysisRequest) *AnalysisRun {
+	var recorded runNumber
 	if r.recorded != nil && r.recorded.Status == "" {
-		lowest, _ = parseRunNumber(r.recorded.Name, base)
+		recorded, _ = parseRunName(f, r.recorded.Name, r.suffix)
+	}
+	lowest := runNumber{revision: f.new.Revision}
+	if recorded.revision == lowest.revision {
+		lowest = recorded
 	}
 	for i := range f.AnalysisRuns {
 		run := &f.AnalysisRuns[i]
-		n, named := parseRunNumber(run.Name, base)
-		if named && n >= lowest && run.Hash == f.Hash && run.Type == r.kind && !run.Terminated && !run.Deleting && !run.Phase.Completed() {
+		number, named := parseRunName(f, run.Name, r.suffix)
+		if named && !number.isLess(lowest) && run.Hash == f.Hash && run.Type == r.kind && !run.Terminated && !run.Deleting && !run.Phase.Completed() {
 			return run
 		}
 	}
 	return nil
 }
 
-// parseRunNumber reports whether a name is the base, or the base with a number, and returns the number.
-func parseRunNumber(name, base string) (n int, is bool) {
-	rest, ok := strings.CutPrefix(name, base)
-	if !ok || rest == "" {
-		return 0, ok
+// runNumber is the part of the name of a run that distinguishes it from others with the same purpose.
+type runNumber struct {
+	revision int64
+	// number is not 0 if another run had the name without a number.
+	number int
+}
+
+func (n runNumber) isLess(other runNumber) bool {
+	return n.revision < other.revision || n.revision == other.revision && n.number < other.number
+}
+
+// parseRunName parses the name that ensureAnalysisRun gives a run of the new revision: its prefix, a revision, the suffix of its
+// purpose, and possibly a number.
+func parseRunName(f facts, name, suffix string) (n runNumber, is bool) {
+	rest, is := strings.CutPrefix(name, f.Name+"-"+f.Hash+"-")
+	rest, number, numbered := strings.Cut(rest, ".")
+	revision, hasSuffix := strings.CutSuffix(rest, suffix)
+	var err, numberErr error
+	n.revision, err = strconv.ParseInt(revision, 10, 64)
+	if numbered {
+		n.number, numberErr = strconv.Atoi(number)
 	}
-	number, ok := strings.CutPrefix(rest, ".")
-	if !ok {
-		return 0, false
-	}
-	n, err := strconv.Atoi(number)
-	return n, err == nil
+	return n, is && hasSuffix && err == nil && numberErr == nil
 }
 
 func findAnalysisRun(f facts, name string) *AnalysisRun {

@@ -98,3 +98,45 @@ func TestTerminatedRunIsNotEvaluated(t *testing.T) {
 		})
 	}
 }
+
+// TestAStartedRunIsUsed instead of a second one for the same purpose. The new revision is 3.
+func TestAStartedRunIsUsed(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		run      AnalysisRun
+		suffix   string
+		recorded string
+		want     bool
+	}{
+		{name: "its name is not recorded", run: AnalysisRun{Name: "cart-hash-3"}, want: true},
+		{name: "the ReplicaSet was recreated with a lower revision", run: AnalysisRun{Name: "cart-hash-4.1"}, want: true},
+		{name: "of an earlier release", run: AnalysisRun{Name: "cart-hash-2"}},
+		{name: "terminated when the recorded name was chosen", run: AnalysisRun{Name: "cart-hash-3.1"}, recorded: "cart-hash-3.2"},
+		{name: "its name is recorded", run: AnalysisRun{Name: "cart-hash-3.2"}, recorded: "cart-hash-3.2", want: true},
+		{name: "the recorded name has the higher revision", run: AnalysisRun{Name: "cart-hash-3"}, recorded: "cart-hash-4.2", want: true},
+		{name: "of a step", run: AnalysisRun{Name: "cart-hash-3-1"}, suffix: "-1", want: true},
+		{name: "of another step", run: AnalysisRun{Name: "cart-hash-3-2"}, suffix: "-1"},
+		{name: "of no step", run: AnalysisRun{Name: "cart-hash-3"}, suffix: "-1"},
+		{name: "of another revision of the pod template", run: AnalysisRun{Name: "cart-hash-3", Hash: "other"}},
+		{name: "created by users", run: AnalysisRun{Name: "cart-hash-3.x"}},
+		{name: "completed", run: AnalysisRun{Name: "cart-hash-3", Phase: argov1.AnalysisPhaseSuccessful}},
+		{name: "terminated", run: AnalysisRun{Name: "cart-hash-3", Terminated: true}},
+		{name: "deleted", run: AnalysisRun{Name: "cart-hash-3", Deleting: true}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			run, request := test.run, analysisRequest{kind: argov1.TypeBackground, suffix: test.suffix}
+			if run.Hash == "" {
+				run.Hash = "hash"
+			}
+			run.Type = request.kind
+			if test.recorded != "" {
+				request.recorded = &argov1.RolloutAnalysisRunStatus{Name: test.recorded}
+			}
+			f := facts{Snapshot: Snapshot{Name: "cart", Hash: "hash", AnalysisRuns: []AnalysisRun{run}}}
+			f.new.Revision = 3
+			if got := findStartedRun(f, request); (got != nil) != test.want {
+				t.Errorf("got %v, want one: %t", got, test.want)
+			}
+		})
+	}
+}
