@@ -352,12 +352,14 @@ func (c *endedRuns) remnants() []oracle.Remnant {
 			continue
 		}
 		traffic := fmt.Sprintf("in phase %s the canary still has %d %% of the traffic (mirrored: %t)", r.phase(), r.route.canary, r.route.mirrored)
+		// Serin does not repair the route of an idle release, nor a change by others that it had not observed when the release ended.
+		byOthers := !r.route.changedByOthers.Before(r.IdleSince.Add(-c.Lag))
 		succeeded := r.phase() == flaggerv1.CanaryPhaseSucceeded
-		if succeeded && !r.neverStarted && (r.route.canary > 0 || r.route.mirrored) && r.route.changedByOthers.Before(r.IdleSince) {
+		if succeeded && !r.neverStarted && (r.route.canary > 0 || r.route.mirrored) && !byOthers {
 			out = append(out, oracle.Remnant{Release: r.Name(), What: traffic})
 		}
 		failed := r.phase() == flaggerv1.CanaryPhaseFailed && r.canary.Status.CanaryWeight == 0 && r.statusBySerin() && !r.promotionFailed && !r.isBlocked()
-		if failed && r.route.canary > 0 && r.route.changedByOthers.Before(r.IdleSince) {
+		if failed && r.route.canary > 0 && !byOthers {
 			out = append(out, oracle.Remnant{Release: r.Name(), What: traffic})
 		}
 		if s := r.canary.Status.Serin; s != nil && r.statusBySerin() && isEnded(r.phase()) && (s.Window != nil || s.DrainUntil != nil || s.Started || s.Unreachable != nil) {
