@@ -242,7 +242,8 @@ func newManager(cfg *rest.Config, f Flags, logger logr.Logger) (manager.Manager,
 		LeaseDuration:                 new(f.Argo.LeaseDuration),
 		RenewDeadline:                 new(f.Argo.RenewDeadline),
 		RetryPeriod:                   new(f.Argo.RetryEvery),
-		Controller:                    config.Controller{SkipNameValidation: new(true)},
+		// A standby fills its caches before it leads, so that a takeover does not wait for them.
+		Controller: config.Controller{SkipNameValidation: new(true), EnableWarmup: new(true)},
 	}
 	if f.Namespace != "" {
 		options.LeaderElectionNamespace = f.Namespace

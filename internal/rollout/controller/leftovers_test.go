@@ -110,6 +110,28 @@ func TestObjectsOfADeletedRolloutAreRestoredByAnotherProcess(t *testing.T) {
 	}
 }
 
+// TestAStandbyRetainsNoDeletedRollout: it watches Rollouts for weeks before it reconciles one. When it leads, it restores the
+// objects of a Rollout that the previous leader did not restore.
+func TestAStandbyRetainsNoDeletedRollout(t *testing.T) {
+	p := clusterWithTwoRouters(t)
+	deleted := p.rollout()
+	p.deleteRollout()
+	event := func() []reconcile.Request {
+		return p.reconciler.AffectedReleases(t.Context(), argov1.SchemeGroupVersion.WithKind(argov1.RolloutKind).GroupKind(), deleted, nil)
+	}
+	if event(); p.reconciler.memory.deletedRollout(key) == nil {
+		t.Error("the process that served the Rollout does not record its deletion")
+	}
+	p.restart()
+	if requests := event(); p.reconciler.memory.deletedRollout(key) != nil || !slices.Contains(requests, reconcile.Request{NamespacedName: key}) {
+		t.Errorf("the standby retains the Rollout, or queues %v", requests)
+	}
+	p.settle()
+	if p.objectsContain("VirtualService", "testers") || p.objectsContain("DestinationRule", argov1.PodTemplateHashLabel) {
+		t.Error("the objects of the Rollout were not restored")
+	}
+}
+
 // withoutServices are those of routed, with Istio's subsets alone.
 func withoutServices() []string {
 	all := slices.Clone(routedObjects)

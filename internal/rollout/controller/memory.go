@@ -20,6 +20,8 @@ import (
 type memory struct {
 	reconciler.Memory[rolloutMemory]
 	mu sync.Mutex
+	// reconciles is false in a standby.
+	reconciles bool
 	// deletedRollouts are the last observed versions of deleted Rollouts, until the objects that they managed are restored.
 	deletedRollouts map[types.NamespacedName]*argov1.Rollout
 	// statusPruned is true since the API server returned a status without status.serin. This is a property of the installed
@@ -152,11 +154,21 @@ func (m *memory) losesPlace() bool {
 	return m.placeLost
 }
 
-// recordDeleted records a Rollout that was deleted, until its objects are restored.
+// recordDeleted records a Rollout that was deleted, until its objects are restored. A standby would retain all Rollouts that are
+// deleted meanwhile, so it records none; when it leads, it restores their objects as leftovers.
 func (m *memory) recordDeleted(rollout *argov1.Rollout) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.deletedRollouts[types.NamespacedName{Namespace: rollout.Namespace, Name: rollout.Name}] = rollout
+	if m.reconciles {
+		m.deletedRollouts[types.NamespacedName{Namespace: rollout.Namespace, Name: rollout.Name}] = rollout
+	}
+}
+
+// recordReconciliation records that this process reconciles, and is not a standby.
+func (m *memory) recordReconciliation() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.reconciles = true
 }
 
 // recordAnswer returns the answer to a query; an empty ID: there is no query. An answer to a request that began before the

@@ -96,6 +96,7 @@ func New(parts Parts) *Reconciler {
 
 // Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	r.memory.recordReconciliation()
 	return r.frame.Reconcile(ctx, req)
 }
 

@@ -1,0 +1,88 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/serin-dev/serin/internal/waittest"
+	"github.com/serin-dev/serin/playground/apiproxy"
+)
+
+// leaseRole are the permissions for leader election in the namespace of the test.
+const leaseRole = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: serin-lease}
+rules:
+- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, create, update]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: serin-lease}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: serin-lease}
+subjects: [{kind: ServiceAccount, name: serin, namespace: default}]
+`
+
+// TestAStandbyTakesOverWithFilledCaches kills the leader. The standby has watched the releases before, so that it lists nothing
+// when it acquires the Lease, and serves the next release.
+func TestAStandbyTakesOverWithFilledCaches(t *testing.T) {
+	t.Parallel()
+	s := newEnvironment(t, "standby")
+	s.apply(leaseRole)
+	s.apply(deployment(t, "left", 1))
+	s.waitForAvailable("left", 1)
+	r := s.follow("left")
+	s.startSerin("-enable-leader-election")
+	s.apply(replaceTexts(t, flaggerCanary, "HOST", "standby.test"))
+	r.waitForPhase("Initialized")
+
+	name := s.processName() + "-second"
+	proxy, kubeconfig, err := shared.StartCountingProxy(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	argv := slices.Concat([]string{serin}, shortIntervalFlags(), []string{"-namespace", s.namespace, "-enable-leader-election", "-kubeconfig", kubeconfig})
+	if _, err := shared.StartProcess(name, argv, []string{"POD_NAMESPACE=" + s.namespace}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("end of the standby's log:\n%s", shared.Tail(name, 30))
+		}
+		if err := shared.Kill(name); err != nil {
+			t.Error(err)
+		}
+		if err := proxy.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	cached := []schema.GroupResource{canaries.GroupResource(), deployments.GroupResource(), scalers.GroupResource(), {Resource: "configmaps"}, {Resource: "secrets"}}
+	waittest.Until(t, "the standby watches "+fmt.Sprint(cached), func() error {
+		counts := proxy.Counts()
+		for _, kind := range cached {
+			if counts[apiproxy.Request{Verb: "watch", Group: kind.Group, Resource: kind.Resource}] == 0 {
+				return fmt.Errorf("got requests %v", counts)
+			}
+		}
+		return nil
+	})
+	before := proxy.Counts()
+	if err := shared.Kill(s.processName()); err != nil {
+		t.Fatal(err)
+	}
+	s.deployVersion("left", "v2")
+	r.waitForEnd("Succeeded")
+	during := proxy.Counts().Since(before)
+	for _, kind := range cached {
+		for _, verb := range []string{"list", "watch"} {
+			if n := during[apiproxy.Request{Verb: verb, Group: kind.Group, Resource: kind.Resource}]; n > 0 {
+				t.Errorf("after the takeover: %d requests to %s %s", n, verb, kind)
+			}
+		}
+	}
+}
