@@ -8,6 +8,7 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/oracle"
 )
 
@@ -224,6 +225,9 @@ func (l *ledger) effects(event any) []oracle.Effect {
 	}
 	if len(of) != 1 || isDeleting(of[0]) {
 		return nil
+	}
+	if owner := actors.ControllerOf(h.New.Meta()); owner.Kind == canaryKind.Kind && owner.UID != of[0].UID {
+		return nil // written for a deleted Canary with the same objects, whose deletion the process may not have observed
 	}
 	return []oracle.Effect{{Release: of[0].Name(), What: what, SuspendedSince: of[0].SuspendedSince}}
 }
