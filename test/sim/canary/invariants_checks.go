@@ -299,7 +299,9 @@ func (c *windowsCountedOnce) failedQuery(h canaryWritten) *query {
 	}
 	for _, q := range c.processState(h.Actor).answers[r.UID] {
 		counts := q.check != nil || q.hook != nil && (q.hook.Hook.Type == flaggerv1.RolloutHook || q.hook.Hook.Type == "" || q.hook.Hook.Type == flaggerv1.PreRolloutHook)
-		if q.run == r.run && counts && q.failed() && !q.sent.Before(then) {
+		// If the status was overwritten meanwhile, the next run sends the same query again, and this answer is to both.
+		repeated := !r.statusOverwritten.Before(q.sent)
+		if counts && q.failed() && (repeated || q.run == r.run && !q.sent.Before(then)) {
 			return q
 		}
 	}
