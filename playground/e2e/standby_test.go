@@ -28,8 +28,8 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: serin-lease}
 subjects: [{kind: ServiceAccount, name: serin, namespace: default}]
 `
 
-// TestAStandbyTakesOverWithFilledCaches kills the leader. The standby has watched the releases before, so that it lists nothing
-// when it acquires the Lease, and serves the next release.
+// TestAStandbyTakesOverWithFilledCaches kills the leader. The standby has watched the kinds of all Canaries before, so that it does
+// not list them when it acquires the Lease, and serves the next release. Kinds of routes are watched from the first use.
 func TestAStandbyTakesOverWithFilledCaches(t *testing.T) {
 	t.Parallel()
 	s := newEnvironment(t, "standby")
