@@ -37,6 +37,8 @@ type rolloutMemory struct {
 	// replicaSetsCompared is true once its cached ReplicaSets were compared with those of the API server; see
 	// requireNewestReplicaSets.
 	replicaSetsCompared bool
+	// routeCompared is true once the objects of its route were compared in the same way.
+	routeCompared bool
 	// routedStatuses are the records of routers in the last written status.
 	routedStatuses []argov1.RoutedStatus
 	// routedKnown is true once this process has determined it.
@@ -110,7 +112,7 @@ func gatesOf(e reconciler.Explanation) []argov1.GateStatus {
 func (m *memory) isFirst(key types.NamespacedName, uid types.UID) (first bool) {
 	m.Do(key, func(e *rolloutMemory) {
 		if first = e.uid != uid; first {
-			e.uid, e.replicaSetsCompared = uid, false
+			e.uid, e.replicaSetsCompared, e.routeCompared = uid, false, false
 		}
 	})
 	return first

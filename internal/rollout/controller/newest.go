@@ -106,21 +106,20 @@ func (n newestVersions) requireNewestReplicaSets(s *observation, check readyourw
 	}
 }
 
-// requireNewestRoute does the same for the route, before a Service selects other pods, if the status has lost the weights: then only
-// the route shows which Service has the traffic.
+// requireNewestRoute does the same for the objects of the route, also once: in an old list, a revision that still has traffic may
+// seem to have none, and a Service or subset would select other pods.
 func (n newestVersions) requireNewestRoute(s *observation, check readyourwrites.WriteCheck) readyourwrites.WriteCheck {
-	if s.object.Status.StableRS == "" || s.object.Status.Canary.Weights != nil {
-		return check
-	}
 	return func(ctx context.Context, written client.Object) error {
-		if written.GetObjectKind().GroupVersionKind() == serviceKind {
-			for _, read := range s.versions {
-				if err := n.routes.VerifyNewest(ctx, n.live, read); err != nil {
-					return err
-				}
+		if err := check(ctx, written); err != nil || n.memory.Own(s.key()).routeCompared {
+			return err
+		}
+		for _, read := range s.versions {
+			if err := n.routes.VerifyNewest(ctx, n.live, read); err != nil {
+				return err
 			}
 		}
-		return check(ctx, written)
+		n.memory.Do(s.key(), func(e *rolloutMemory) { e.routeCompared = true })
+		return nil
 	}
 }
 

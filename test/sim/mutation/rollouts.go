@@ -18,7 +18,7 @@ var Rollouts = []Mutant{
 		"a ping-pong Service moved on an outdated route",
 		"I1",
 		"internal/rollout/controller/newest.go",
-		"if s.object.Status.StableRS == \"\" || s.object.Status.Canary.Weights != nil {", "if s.object.Name != \"\" {", 620014202,
+		"n.memory.Own(s.key()).routeCompared {", "s.object.Name != \"\" {", 620014202,
 	},
 	{
 		"subsets with swapped revisions",
