@@ -189,7 +189,7 @@ func findStartedRun(f facts, r analysisRequest) *AnalysisRun {
 		recorded, _ = parseRunName(f, r.recorded.Name, r.suffix)
 	}
 	lowest := runNumber{revision: f.new.Revision}
-	if recorded.revision == lowest.revision {
+	if lowest.isLess(recorded) {
 		lowest = recorded
 	}
 	for i := range f.AnalysisRuns {

@@ -113,7 +113,7 @@ func TestAStartedRunIsUsed(t *testing.T) {
 		{name: "of an earlier release", run: AnalysisRun{Name: "cart-hash-2"}},
 		{name: "terminated when the recorded name was chosen", run: AnalysisRun{Name: "cart-hash-3.1"}, recorded: "cart-hash-3.2"},
 		{name: "its name is recorded", run: AnalysisRun{Name: "cart-hash-3.2"}, recorded: "cart-hash-3.2", want: true},
-		{name: "the recorded name has the higher revision", run: AnalysisRun{Name: "cart-hash-3"}, recorded: "cart-hash-4.2", want: true},
+		{name: "terminated when a name of a higher revision was recorded", run: AnalysisRun{Name: "cart-hash-3"}, recorded: "cart-hash-4.2"},
 		{name: "of a step", run: AnalysisRun{Name: "cart-hash-3-1"}, suffix: "-1", want: true},
 		{name: "of another step", run: AnalysisRun{Name: "cart-hash-3-2"}, suffix: "-1"},
 		{name: "of no step", run: AnalysisRun{Name: "cart-hash-3"}, suffix: "-1"},
