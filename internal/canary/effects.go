@@ -103,7 +103,7 @@ func (ConfigsCollected) effect() {}
 
 func (UserObjectsRestored) effect() {}
 
-// removesCanaryTraffic reports whether an effect leaves the canary without traffic.
+// removesCanaryTraffic reports whether an effect leaves the canary without a weight.
 func removesCanaryTraffic(effect release.Effect) bool {
 	route, ok := effect.(TrafficWeight)
 	return ok && route.Canary == 0

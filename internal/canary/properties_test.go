@@ -308,6 +308,12 @@ func TestInvariantsOfRandomRuns(t *testing.T) {
 				}
 				h.settle()
 			},
+			"service": func(*rapid.T) {
+				if phase := h.world.status.Phase; phase != "" && phase != flaggerv1.CanaryPhaseInitializing {
+					h.world.apex = false // edited
+				}
+				h.settle()
+			},
 			"edit": func(t *rapid.T) {
 				if rapid.IntRange(0, 3).Draw(t, "really") == 0 {
 					drawSpec(t, h.world)
@@ -334,11 +340,11 @@ type randomRun struct {
 	world *world
 	wake  time.Time
 	// errorAlerts counts the error alerts of the run. lastStep is the time at which its last step was reported, lastTraffic the time
-	// at which pods of the canary last had traffic.
-	errorAlerts           int
-	lastStep, lastTraffic time.Time
-	weight                int // after the previous reconciliation
-	trace                 []string
+	// at which pods of the canary last had traffic, lastApexTraffic the time at which the Service that clients call last selected them.
+	errorAlerts                            int
+	lastStep, lastTraffic, lastApexTraffic time.Time
+	weight                                 int // after the previous reconciliation
+	trace                                  []string
 }
 
 func (h *randomRun) settle() {
@@ -378,8 +384,17 @@ func (h *randomRun) check(p reconciliation) {
 	h.trace = append(h.trace, fmt.Sprintf("%s %s weight=%d iterations=%d failed=%d: %v refused=%v crashed=%v first gate %s",
 		w.now.Format(time.TimeOnly), w.status.Phase, w.status.CanaryWeight, w.status.Iterations, w.status.FailedChecks, p.changes, p.refused, p.crashed, firstGateText(p.Gates)))
 	plan := w.plan()
+	scaledDown := slices.ContainsFunc(p.changes, scalesToZero)
+	switch {
+	case p.observed.Target.Available == 0:
+		h.lastApexTraffic = time.Time{} // the pods that had requests are gone
+	case p.observed.ApexSelectsTarget:
+		h.lastApexTraffic = w.now
+	}
+	if scaledDown && !h.lastApexTraffic.IsZero() && w.now.Sub(h.lastApexTraffic) < plan.Drain/2 {
+		h.fail("the target was scaled to zero %s after the Service selected it", w.now.Sub(h.lastApexTraffic))
+	}
 	if route := w.route(); route != nil && plan.HasRouter {
-		scaledDown := slices.ContainsFunc(p.changes, scalesToZero)
 		if route.Canary > 0 {
 			if w.target.available > 0 { // a weight that a user set while the target was idle sends no requests to pods
 				h.lastTraffic = w.now
@@ -398,6 +413,9 @@ func (h *randomRun) check(p reconciliation) {
 			}
 			if route, ok := effect.(canary.TrafficWeight); ok && route.Provider == "" && !w.endpointsUnreadable {
 				starts, returns := route.Canary > 0 && h.weight == 0, route.Canary < h.weight
+				if returns && !p.Analyzed {
+					h.lastStep = time.Time{} // the next step is the first one after a failed promotion
+				}
 				if starts && w.target.endpoints == 0 {
 					h.fail("the first traffic was sent to a canary without endpoints")
 				}

@@ -442,6 +442,8 @@ func (s *scenario) setFact(t *testing.T, d *datadriven.TestData, arg datadriven.
 	case "canary-service": // deleted, made
 		w.target.noService = value(arg) == "gone"
 		w.target.serviceCreated, w.target.endpoints = w.now, 0
+	case "apex": // edited: it selects the target
+		w.apex = value(arg) != "edited"
 	case "canary-endpoints":
 		w.target.endpoints = int32(integer(t, d, arg))
 	case "primary-endpoints":

@@ -44,7 +44,7 @@ func (s *Snapshot) editUnchanged() *statusEdit {
 
 // decision is the decision to write the edited status.
 func (e *statusEdit) decision(gates release.Gates) Decision {
-	if hasUnrecordedTraffic(e.snapshot) && slices.ContainsFunc(e.effects, removesCanaryTraffic) {
+	if mustRecordTraffic(e.snapshot, e.effects) {
 		return recordUnrecordedTraffic(e.snapshot)
 	}
 	if len(gates) > 0 {
@@ -59,6 +59,12 @@ func (e *statusEdit) decision(gates release.Gates) Decision {
 	}
 }
 
+// mustRecordTraffic reports whether effects remove traffic that the status does not record.
+func mustRecordTraffic(s Snapshot, effects []release.Effect) bool {
+	movesApex := targetReceivesApexTraffic(s) && slices.Contains(effects, release.Effect(ServicesExist{Apex: true}))
+	return hasUnrecordedTraffic(s) && (movesApex || slices.ContainsFunc(effects, removesCanaryTraffic))
+}
+
 // recordUnrecordedTraffic records that the canary has traffic, before that traffic is removed: a crash afterwards must not skip
 // the drain.
 func recordUnrecordedTraffic(s Snapshot) Decision {
@@ -68,6 +74,9 @@ func recordUnrecordedTraffic(s Snapshot) Decision {
 // keepStatus leaves the status unchanged, except that it removes a condition Blocked whose reason no longer exists. The condition
 // of a refused step remains until the step is retried.
 func keepStatus(s Snapshot, gates release.Gates, effects ...release.Effect) Decision {
+	if mustRecordTraffic(s, effects) {
+		return recordUnrecordedTraffic(s)
+	}
 	d := Decision{Status: s.Status, Effects: effects, Gates: gates, Queries: gates.Queries(), Wake: gates.Wake()}
 	for _, gate := range gates {
 		for _, event := range gate.Events {

@@ -1,6 +1,10 @@
 package canary
 
-import "strings"
+import (
+	"strings"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+)
 
 // This file contains the facts about the traffic of the canary, and the corrections of traffic that something else changed.
 
@@ -27,11 +31,19 @@ func (s *Snapshot) canaryHasTraffic() bool {
 }
 
 // hasUnrecordedTraffic reports whether the canary has traffic that the status does not record, because something else changed the
-// route. Traffic that was recorded less than half a drain delay ago counts as recorded.
+// route or the Service that clients call. Traffic that was recorded less than half a drain delay ago counts as recorded.
 func hasUnrecordedTraffic(s Snapshot) bool {
 	last := s.serin().LastTraffic
 	recorded := last != nil && s.Now.Before(last.Add(s.Plan.Drain/2))
-	return s.currentWeight() > 0 && s.Status.CanaryWeight == 0 && s.Plan.Drain > 0 && !recorded
+	routed := s.currentWeight() > 0 && s.Status.CanaryWeight == 0
+	return (routed || targetReceivesApexTraffic(s)) && s.Plan.Drain > 0 && !recorded
+}
+
+// targetReceivesApexTraffic reports whether the Service that clients call sends requests to the target, although the Canary is
+// initialised.
+func targetReceivesApexTraffic(s Snapshot) bool {
+	initialised := s.Status.Phase != "" && s.Status.Phase != flaggerv1.CanaryPhaseInitializing
+	return initialised && s.Workload.ApexSelectsTarget && s.Workload.Target.canServe()
 }
 
 // mayHaveLostTraffic reports whether the canary may have received requests a moment ago, although neither the route nor the status

@@ -17,6 +17,9 @@ type Workload struct {
 	SameTemplate bool
 	// Configs are Serin's checksums of the tracked configuration, FlaggerConfigs those that Flagger stores in the status.
 	Configs, FlaggerConfigs map[string]string
+	// ApexSelectsTarget is true when the Service that clients call selects pods of the target. Once the Canary is initialised, it
+	// selects the primary, until something else edits it.
+	ApexSelectsTarget bool
 	// NewestTemplateTime is the time at which the target last received a template that it never had before; zero: unknown.
 	NewestTemplateTime time.Time
 }

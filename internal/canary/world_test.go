@@ -177,8 +177,9 @@ func (w *world) snapshot() canary.Snapshot {
 		Deleting: w.deleting, Finalizer: w.finalizer, TargetConflict: w.targetConflict, OtherController: w.flagger, MissingReferences: w.missingReferences, Command: w.command, Queue: w.queue,
 		Workload: canary.Workload{
 			Problem: w.targetProblem, Target: w.target.state("cart"), Primary: w.primary.state("cart-primary"),
-			SameTemplate: w.primary.found && w.target.content == w.primary.content,
-			Configs:      w.target.configs(), FlaggerConfigs: w.target.configs(), NewestTemplateTime: w.newestTemplate,
+			ApexSelectsTarget: !w.apex,
+			SameTemplate:      w.primary.found && w.target.content == w.primary.content,
+			Configs:           w.target.configs(), FlaggerConfigs: w.target.configs(), NewestTemplateTime: w.newestTemplate,
 		},
 		Answers: maps.Clone(w.answers),
 	}
@@ -208,6 +209,7 @@ func (w *world) snapshot() canary.Snapshot {
 // reconciliation is one reconciliation: the decision, its new effects, and whether the status was written.
 type reconciliation struct {
 	canary.Decision
+	observed      canary.Workload
 	changes       []release.Effect
 	statusWritten bool
 	crashed       bool
@@ -216,7 +218,7 @@ type reconciliation struct {
 
 func (w *world) step() reconciliation {
 	s := w.snapshot()
-	p := reconciliation{Decision: canary.Next(s)}
+	p := reconciliation{Decision: canary.Next(s), observed: s.Workload}
 	written := w.statusAfter(s, p.Decision)
 	p.statusWritten = !equality.Semantic.DeepEqual(written, s.Status)
 	for _, effect := range p.Effects {

@@ -32,6 +32,8 @@ type Observation struct {
 	Target, Primary State
 	// PrimaryUpToDate is true when the primary runs the target's template and configuration, with names rewritten.
 	PrimaryUpToDate bool
+	// ApexSelectsTarget is true when the Service that clients call selects pods of the target.
+	ApexSelectsTarget bool
 	// Configs are Serin's checksums (data and binaryData) of the tracked configuration, by configmap/NAME or
 	// secret/NAME; FlaggerConfigs are Flagger's (data), nil when tracking is off.
 	Configs, FlaggerConfigs map[string]string
@@ -111,6 +113,9 @@ func (d templateWorkload) Observe(ctx context.Context, c *flaggerv1.Canary, asks
 		return o, nil
 	}
 	o.Target = d.workloadState(seen.target, canaryThreshold)
+	if o.ApexSelectsTarget, err = d.apexSelects(ctx, c, seen.target); err != nil {
+		return Observation{}, err
+	}
 	if d.Options.ConfigTracking {
 		for _, source := range ListConfigRefs(podTemplate(seen.target)) {
 			kind := corev1.SchemeGroupVersion.WithKind(source.Kind)

@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	kjson "sigs.k8s.io/json"
@@ -88,6 +89,17 @@ func (d podServices) EnsureServices(ctx context.Context, c *flaggerv1.Canary, ap
 		return &PartialServiceError{Messages: warnings}
 	}
 	return nil
+}
+
+// apexSelects reports whether the Service that clients call selects the pods of a workload.
+func (d podServices) apexSelects(ctx context.Context, c *flaggerv1.Canary, workload *unstructured.Unstructured) (bool, error) {
+	apex, err := d.readCached(ctx, c, serviceKind, apexName(c))
+	if apex == nil || err != nil {
+		return false, err
+	}
+	selector, _, _ := unstructured.NestedStringMap(apex.Object, "spec", "selector")
+	podLabels, _, _ := unstructured.NestedStringMap(podTemplate(workload), "metadata", "labels")
+	return len(selector) > 0 && labels.SelectorFromSet(selector).Matches(labels.Set(podLabels)), nil
 }
 
 func (d podServices) ensureService(ctx context.Context, c *flaggerv1.Canary, p selectorPair, wanted desiredService, ports []any) (warning string, err error) {

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -88,6 +89,30 @@ func TestEnsureServicesWritesNothingTwice(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]int{"create Service": 3}, w.requests); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestObservationsTellWhatTheApexSelects: Serin lets it select the primary, until something else edits it.
+func TestObservationsTellWhatTheApexSelects(t *testing.T) {
+	w := newCartCluster(t)
+	expect := func(when string, want bool) {
+		t.Helper()
+		if got := w.observe().ApexSelectsTarget; got != want {
+			t.Errorf("%s: the Service selects the target: %t, want %t", when, got, want)
+		}
+	}
+	expect("without a Service", false)
+	must(t, w.workload.EnsureServices(t.Context(), w.canary("cart"), true))
+	expect("as Serin creates it", false)
+	value, _, _ := unstructured.NestedString(podTemplate(w.object(deploymentKind, "cart")), "metadata", "labels", "app")
+	for selector, want := range map[string]bool{
+		fmt.Sprintf("{app: %s}", value):              true,
+		fmt.Sprintf("{app: %s, tier: other}", value): false,
+		"null": false, // without pods, or with endpoints that something else writes
+	} {
+		w.patchYAML(serviceKind, "cart", `{spec: {selector: null}}`)
+		w.patchYAML(serviceKind, "cart", fmt.Sprintf("{spec: {selector: %s}}", selector))
+		expect(selector, want)
 	}
 }
 

@@ -56,6 +56,9 @@ func (c *readyBackends) checkLostRequests(h cluster.RequestsLost) {
 	if r == nil || r.target.replicas > 0 || r.target.scaledToZero.IsZero() || h.Service != r.apexName()+"-canary" {
 		return
 	}
+	if !r.target.AnsweredOnceSince(r.target.scaledToZero.Add(-c.drainDelay)) {
+		return // the requests were lost before, because no pod of the target answered
+	}
 	if apex := c.Objects[oracle.KeyOf(actors.ServiceKind, types.NamespacedName{Namespace: r.Key.Namespace, Name: r.apexName()})]; apex != nil && apex.ByOthers.After(c.OldestView().Add(-c.drainDelay)) {
 		return // a user changed the Service, and a gateway has observed it only now
 	}
