@@ -148,6 +148,8 @@ func fetch(ctx context.Context, url string) (string, error) {
 	return string(text), nil
 }
 
+func (r daysReport) measuredAPIs() int { return len(r.APIs) }
+
 // print prints some of the days, and the growth from the first to the last.
 func (r daysReport) print(w io.Writer) error {
 	how := "the process runs throughout"

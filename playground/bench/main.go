@@ -166,23 +166,33 @@ func runBenchmark(s settings) error {
 	options.Folder = options.Builder.Folder("bench")
 	r, err := measure(ctx, s, options)
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-		return errors.New("interrupted: the cluster is gone, nothing was written")
+		err = errors.New("interrupted: the cluster is gone")
 	}
-	if err != nil {
-		return err
+	// An API takes up to half an hour: a failure of the second one does not discard the first.
+	if r.measuredAPIs() > 0 {
+		err = errors.Join(err, publish(s.output, r))
 	}
-	if err := writeReport(s.output, r); err != nil {
+	return err
+}
+
+// printable is the result of a benchmark, as a file and as a table.
+type printable interface {
+	print(w io.Writer) error
+	// measuredAPIs is the number of APIs that were measured completely.
+	measuredAPIs() int
+}
+
+// publish writes a result to its file, and prints it.
+func publish(path string, r printable) error {
+	if err := writeReport(path, r); err != nil {
 		return err
 	}
 	if err := r.print(os.Stdout); err != nil {
 		return err
 	}
-	logProgress("\nwrote " + s.output)
+	logProgress("\nwrote " + path)
 	return nil
 }
-
-// printable is the result of a benchmark, as a file and as a table.
-type printable interface{ print(w io.Writer) error }
 
 // measureAPIs measures each API on a separate cluster, with all releases at once.
 func measureAPIs(ctx context.Context, s settings, options cluster.Options) (printable, error) {
@@ -217,6 +227,8 @@ func measureAPIs(ctx context.Context, s settings, options cluster.Options) (prin
 	}
 	return r, nil
 }
+
+func (r report) measuredAPIs() int { return len(r.APIs) }
 
 // onCluster starts a cluster with Serin and the shared objects of an API, and measures.
 func onCluster(ctx context.Context, s settings, api benchmarkedAPI, options cluster.Options, measure func(context.Context, *stage) error) (err error) {

@@ -200,6 +200,8 @@ feed:
 	return context.Cause(ctx)
 }
 
+func (r scaleReport) measuredAPIs() int { return len(r.APIs) }
+
 // print prints the report as one table for each API.
 func (r scaleReport) print(w io.Writer) error {
 	fmt.Fprintf(w, "%s: Istio, two Prometheus checks; %d processors, %.0f GiB, load %.2f before\nnext to the releases: %s\n",
