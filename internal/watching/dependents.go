@@ -4,6 +4,7 @@
 package watching
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -22,14 +23,15 @@ type Object struct {
 // Dependents records which releases depend on an object. Each reconciliation replaces all dependencies of its release, so that
 // they never accumulate.
 type Dependents struct {
-	mu               sync.Mutex
-	releasesByObject map[Object]map[types.NamespacedName]bool
+	mu sync.Mutex
+	// releasesByObject contains sorted lists, nearly all of which have one element.
+	releasesByObject map[Object][]types.NamespacedName
 	objectsByRelease map[types.NamespacedName][]Object
 }
 
 // NewDependents returns an empty Dependents.
 func NewDependents() *Dependents {
-	return &Dependents{releasesByObject: map[Object]map[types.NamespacedName]bool{}, objectsByRelease: map[types.NamespacedName][]Object{}}
+	return &Dependents{releasesByObject: map[Object][]types.NamespacedName{}, objectsByRelease: map[types.NamespacedName][]Object{}}
 }
 
 // Set replaces the objects that a release depends on.
@@ -45,10 +47,10 @@ func (d *Dependents) Set(key types.NamespacedName, objects []Object) {
 	}
 	d.objectsByRelease[key] = objects
 	for _, object := range objects {
-		if d.releasesByObject[object] == nil {
-			d.releasesByObject[object] = map[types.NamespacedName]bool{}
+		releases := d.releasesByObject[object]
+		if i, found := slices.BinarySearchFunc(releases, key, compareKeys); !found {
+			d.releasesByObject[object] = slices.Insert(releases, i, key)
 		}
-		d.releasesByObject[object][key] = true
 	}
 }
 
@@ -57,9 +59,14 @@ func (d *Dependents) Forget(key types.NamespacedName) { d.Set(key, nil) }
 
 func (d *Dependents) drop(key types.NamespacedName) {
 	for _, object := range d.objectsByRelease[key] {
-		delete(d.releasesByObject[object], key)
-		if len(d.releasesByObject[object]) == 0 {
+		releases := d.releasesByObject[object]
+		i, found := slices.BinarySearchFunc(releases, key, compareKeys)
+		switch {
+		case !found: // an object that the list contains twice
+		case len(releases) == 1:
 			delete(d.releasesByObject, object)
+		default:
+			d.releasesByObject[object] = slices.Delete(releases, i, i+1)
 		}
 	}
 	delete(d.objectsByRelease, key)
@@ -69,12 +76,11 @@ func (d *Dependents) drop(key types.NamespacedName) {
 func (d *Dependents) ReleasesFor(object Object) []types.NamespacedName {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	keys := make([]types.NamespacedName, 0, len(d.releasesByObject[object]))
-	for key := range d.releasesByObject[object] {
-		keys = append(keys, key)
-	}
-	slices.SortFunc(keys, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
-	return keys
+	return slices.Clone(d.releasesByObject[object])
+}
+
+func compareKeys(a, b types.NamespacedName) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
 // Keys returns the releases that depend on an object.

@@ -1,6 +1,7 @@
 package watching
 
 import (
+	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,7 +23,14 @@ func TestDependenciesAreReplacedAndForgotten(t *testing.T) {
 	if got := d.ReleasesFor(config); len(got) != 1 || got[0] != other {
 		t.Errorf("got %v, want %v alone", got, other)
 	}
+	d.Set(cart, []Object{target, config, target})
+	if got := d.ReleasesFor(config); !slices.Equal(got, []types.NamespacedName{cart, other}) {
+		t.Errorf("got %v, want both, sorted", got)
+	}
 	d.Forget(cart)
+	if got := d.ReleasesFor(target); len(got) != 0 {
+		t.Errorf("got %v for an object that was listed twice, want none", got)
+	}
 	d.Forget(other)
 	if len(d.releasesByObject) != 0 || len(d.objectsByRelease) != 0 {
 		t.Errorf("state that remains: %v %v", d.releasesByObject, d.objectsByRelease)

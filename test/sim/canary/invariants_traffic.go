@@ -59,8 +59,8 @@ func (c *readyBackends) checkLostRequests(h cluster.RequestsLost) {
 	if !r.target.AnsweredOnceSince(r.target.scaledToZero.Add(-c.drainDelay)) {
 		return // the requests were lost before, because no pod of the target answered
 	}
-	if apex := c.Objects[oracle.KeyOf(actors.ServiceKind, types.NamespacedName{Namespace: r.Key.Namespace, Name: r.apexName()})]; apex != nil && apex.ByOthers.After(c.OldestView().Add(-c.drainDelay)) {
-		return // a user changed the Service, and a gateway has observed it only now
+	if apex := c.Objects[oracle.KeyOf(actors.ServiceKind, types.NamespacedName{Namespace: r.Key.Namespace, Name: r.apexName()})]; apex != nil && apex.ByOthers.After(r.target.scaledToZero.Add(-c.Lag)) {
+		return // a user changed the Service, and Serin did not observe it before it removed the pods
 	}
 	late := !h.TrafficRemoved.IsZero() && r.target.scaledToZero.Sub(h.TrafficRemoved) >= c.drainDelay-time.Millisecond || c.lateGateways
 	if !late && r.route.changedByOthers.Before(c.OldestView()) && r.target.writtenByOthers.Before(c.OldestView()) && c.Clocks.Consistent(r.target.scaledToZero) && c.Now().Sub(r.target.scaledToZero) < c.drainDelay {
