@@ -34,16 +34,18 @@ func NewDependents() *Dependents {
 	return &Dependents{releasesByObject: map[Object][]types.NamespacedName{}, objectsByRelease: map[types.NamespacedName][]Object{}}
 }
 
-// Set replaces the objects that a release depends on.
-func (d *Dependents) Set(key types.NamespacedName, objects []Object) {
+// Set replaces the objects that a release depends on. It reports whether there is an additional one: a change of it before this
+// call has requeued no release, and the objects must be read again, because the change may have come after they were read.
+func (d *Dependents) Set(key types.NamespacedName, objects []Object) (added bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if slices.Equal(d.objectsByRelease[key], objects) {
-		return // the usual case
+	before := d.objectsByRelease[key]
+	if slices.Equal(before, objects) {
+		return false // the usual case
 	}
 	d.drop(key)
 	if len(objects) == 0 {
-		return
+		return false
 	}
 	d.objectsByRelease[key] = objects
 	for _, object := range objects {
@@ -51,7 +53,9 @@ func (d *Dependents) Set(key types.NamespacedName, objects []Object) {
 		if i, found := slices.BinarySearchFunc(releases, key, compareKeys); !found {
 			d.releasesByObject[object] = slices.Insert(releases, i, key)
 		}
+		added = added || !slices.Contains(before, object)
 	}
+	return added
 }
 
 // Forget drops the dependencies of a deleted release.

@@ -14,7 +14,14 @@ func TestDependenciesAreReplacedAndForgotten(t *testing.T) {
 	d := NewDependents()
 	config := Object{schema.GroupKind{Kind: "ConfigMap"}, "shop", "prices"}
 	target := Object{schema.GroupKind{Group: "apps", Kind: "Deployment"}, "shop", "cart"}
-	d.Set(cart, []Object{config, target})
+	for _, step := range []struct {
+		objects []Object
+		added   bool
+	}{{[]Object{config}, true}, {[]Object{config}, false}, {[]Object{target, config}, true}, {[]Object{config, target}, false}, {[]Object{target}, false}, {nil, false}, {[]Object{config, target}, true}} {
+		if got := d.Set(cart, step.objects); got != step.added {
+			t.Errorf("set %v: there is an additional object: %t, want %t", step.objects, got, step.added)
+		}
+	}
 	d.Set(other, []Object{config})
 	if got := len(d.ReleasesFor(config)); got != 2 {
 		t.Errorf("got %d releases for the ConfigMap, want 2", got)

@@ -135,11 +135,13 @@ func (r *Reconciler) observeWithMemory(ctx context.Context, object *flaggerv1.Ca
 		}
 	}
 	s, err := r.observe(ctx, object, now, other)
+	for err == nil && r.dependents.Set(key, s.dependencies) {
+		s, err = r.observe(ctx, object, now, other)
+	}
 	if err != nil {
 		return nil, err
 	}
 	s.stored = stored
-	r.dependents.Set(key, s.dependencies)
 	if err := r.Watch(s.workloads, s.routes); err != nil {
 		return nil, fmt.Errorf("watch the dependencies of Canary %s: %w", key, err)
 	}

@@ -157,10 +157,12 @@ func (r *Reconciler) reconcile(ctx context.Context, object *argov1.Rollout) (rec
 // observeAndWatch observes a Rollout, and watches its dependencies, so that their changes requeue it.
 func (r *Reconciler) observeAndWatch(ctx context.Context, object *argov1.Rollout, now time.Time) (*observation, error) {
 	s, err := r.observe(ctx, object, now)
+	for err == nil && r.dependents.Set(s.key(), s.dependencies) {
+		s, err = r.observe(ctx, object, now)
+	}
 	if err != nil {
 		return nil, err
 	}
-	r.dependents.Set(s.key(), s.dependencies)
 	if err := r.Watch(s.watchedKinds); err != nil {
 		return nil, fmt.Errorf("watch the dependencies of Rollout %s: %w", s.key(), err)
 	}
