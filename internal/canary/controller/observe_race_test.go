@@ -13,7 +13,7 @@ import (
 	"github.com/serin-dev/serin/internal/workload"
 )
 
-// changingWorkloads are workloads of which the first one changes as soon as it has been read.
+// changingWorkloads changes a workload once, directly after the first observation.
 type changingWorkloads struct {
 	*fakeWorkloads
 	once   sync.Once

@@ -135,6 +135,7 @@ func (r *Reconciler) observeWithMemory(ctx context.Context, object *flaggerv1.Ca
 		}
 	}
 	s, err := r.observe(ctx, object, now, other)
+	// A change before the registration of a dependency requeued nothing, and may have come after the observation.
 	for err == nil && r.dependents.Set(key, s.dependencies) {
 		s, err = r.observe(ctx, object, now, other)
 	}

@@ -157,6 +157,7 @@ func (r *Reconciler) reconcile(ctx context.Context, object *argov1.Rollout) (rec
 // observeAndWatch observes a Rollout, and watches its dependencies, so that their changes requeue it.
 func (r *Reconciler) observeAndWatch(ctx context.Context, object *argov1.Rollout, now time.Time) (*observation, error) {
 	s, err := r.observe(ctx, object, now)
+	// A change before the registration of a dependency requeued nothing, and may have come after the observation.
 	for err == nil && r.dependents.Set(s.key(), s.dependencies) {
 		s, err = r.observe(ctx, object, now)
 	}
