@@ -166,7 +166,7 @@ func (f *Flags) newRouteCluster(mgr manager.Manager, transports []transport.Wrap
 		return nil, nil
 	}
 	c, err := cluster.New(f.tuneClient(cfg, transports), func(o *cluster.Options) {
-		o.Scheme, o.Cache, o.NewCache, o.Client = mgr.GetScheme(), f.cacheOptions(), newNonBlockingCache, newClient()
+		o.Scheme, o.Cache, o.NewCache, o.Client, o.NewClient = mgr.GetScheme(), f.cacheOptions(), newNonBlockingCache, cachedReads(), newClient
 		o.MapperProvider = newCachingMapper
 	})
 	if err != nil {

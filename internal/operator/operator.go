@@ -46,6 +46,7 @@ import (
 	"github.com/serin-dev/serin/internal/metric"
 	"github.com/serin-dev/serin/internal/othercontroller"
 	"github.com/serin-dev/serin/internal/queue"
+	"github.com/serin-dev/serin/internal/readyourwrites"
 	"github.com/serin-dev/serin/internal/telemetry"
 	"github.com/serin-dev/serin/internal/watching"
 )
@@ -206,11 +207,26 @@ func (f *Flags) tuneClient(cfg *rest.Config, transports []transport.WrapperFunc)
 	return cfg
 }
 
-// newClient returns a client that reads its own writes. Without it, a stale cache would let a reconciliation apply the
-// previous route again. The library guarantees this for typed objects only; package readyourwrites does for unstructured
-// ones.
-func newClient() client.Options {
+// cachedReads makes reads of all representations use caches, and wait for the client's own writes. Without that, a stale cache
+// would let a reconciliation apply the previous route again. The library guarantees this for typed objects only; package
+// readyourwrites does for unstructured ones.
+func cachedReads() client.Options {
 	return client.Options{Cache: &client.CacheOptions{Unstructured: true, EnableReadYourWritesConsistency: new(true)}}
+}
+
+// newClient returns the client of a cluster whose reads never wait for a write that its caches will not observe.
+func newClient(cfg *rest.Config, options client.Options) (client.Client, error) {
+	waiting, err := client.New(cfg, options)
+	if err != nil {
+		return nil, fmt.Errorf("create the client: %w", err)
+	}
+	options.Cache = nil
+	live, err := client.New(cfg, options)
+	if err != nil {
+		return nil, fmt.Errorf("create the client without caches: %w", err)
+	}
+	after := func(d time.Duration, f func()) (stop func() bool) { return clock.RealClock{}.AfterFunc(d, f).Stop }
+	return readyourwrites.WithBoundedWait(waiting, live, clock.RealClock{}, after), nil
 }
 
 // newEventClient returns a client that only writes events. They are never read: a client with a cache would start to watch all of
@@ -233,7 +249,8 @@ func newManager(cfg *rest.Config, f Flags, logger logr.Logger) (manager.Manager,
 		MapperProvider:                newCachingMapper,
 		Cache:                         f.cacheOptions(),
 		NewCache:                      newNonBlockingCache,
-		Client:                        newClient(),
+		Client:                        cachedReads(),
+		NewClient:                     newClient,
 		LeaderElection:                f.EnableLeaderElection,
 		LeaderElectionID:              LeaseName(f.Argo.InstanceID),
 		LeaderElectionNamespace:       f.LeaderElectionNamespace,

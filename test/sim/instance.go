@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/serin-dev/serin/internal/fence"
+	"github.com/serin-dev/serin/internal/readyourwrites"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -89,14 +90,14 @@ func (w *World) Start(name string) *Instance {
 			i.enqueueChanges(changes)
 			i.scheduleCatchUp(kind)
 		},
-		Await: func(context.Context, store.Wait) error {
+		Await: func(ctx context.Context, _ store.Wait) error {
 			heard := i.receivedEvents
-			w.WaitUntil(func() bool { return i.receivedEvents > heard })
+			w.WaitUntil(func() bool { return i.receivedEvents > heard || ctx.Err() != nil })
 			return nil
 		},
 	})
-	i.Client = i.Cache.Client(name, store.AsLibrary)
 	i.Reader = w.Server.Client(name)
+	i.Client = readyourwrites.WithBoundedWait(i.Cache.Client(name, store.AsLibrary), i.Reader, i.Clock, i.afterFunc)
 	w.instances = append(w.instances, i)
 	w.Trace("%s starts", name)
 	w.Publish(ProcessStarted{Instance: name})
@@ -131,6 +132,18 @@ func (i *Instance) drawListLag() int {
 // it is deferred.
 func (i *Instance) After(d time.Duration, run func()) *scheduled {
 	return i.world.agenda.schedule(i.world.now.Add(d), func() { i.runOrDefer(run) })
+}
+
+// afterFunc implements readyourwrites.AfterFunc.
+func (i *Instance) afterFunc(d time.Duration, f func()) (stop func() bool) {
+	timer := i.After(d, func() {
+		f()
+		i.resumeReadyTasks()
+	})
+	return func() bool {
+		i.world.agenda.cancel(timer)
+		return true
+	}
 }
 
 // Go runs a task concurrently with the reconciliations of the process. The task may wait, and ends when the process crashes.
@@ -219,7 +232,7 @@ func (i *Instance) Watch(kind schema.GroupKind) {
 // delivers them.
 func (i *Instance) scheduleCatchUp(kind schema.GroupKind) {
 	if i.Cache.Pending(kind) > 0 {
-		i.After(i.world.lag(), func() { i.enqueueChanges(i.Cache.Deliver(kind, i.Cache.Pending(kind))); i.resumeReadyTasks() })
+		i.After(i.world.lag(), func() { i.enqueueChanges(i.Cache.Deliver(kind, i.Cache.Pending(kind))); i.finishDelivery() })
 	}
 }
 
@@ -243,7 +256,7 @@ func (i *Instance) deliver(kind schema.GroupKind) {
 		n = 0
 	}
 	i.enqueueChanges(i.Cache.Deliver(kind, n))
-	i.resumeReadyTasks()
+	i.finishDelivery()
 }
 
 func (i *Instance) enqueueChanges(changes []store.Change) {
@@ -269,9 +282,14 @@ func (i *Instance) busy() bool {
 	return len(i.Cache.Waiting()) > 0
 }
 
-// resumeReadyTasks resumes the tasks whose condition an event has fulfilled.
-func (i *Instance) resumeReadyTasks() {
+// finishDelivery resumes the tasks that waited for the events of a delivery.
+func (i *Instance) finishDelivery() {
 	i.receivedEvents++
+	i.resumeReadyTasks()
+}
+
+// resumeReadyTasks resumes the tasks whose condition is fulfilled.
+func (i *Instance) resumeReadyTasks() {
 	for _, t := range i.sortedTasks() {
 		if t.condition != nil && i.alive && t.condition() {
 			t.condition = nil

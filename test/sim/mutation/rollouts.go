@@ -87,6 +87,12 @@ var Rollouts = []Mutant{
 		"f.Now.Before(rs.ScaleDownDeadline) && rs.Spec > 0 &&", "rs.Delayed() &&", 1065,
 	},
 	{
+		"waiting for a version that no watch delivers",
+		"I9",
+		"internal/readyourwrites/boundedwait.go",
+		"stop := c.after(cacheLagTimeout, cancel)", "stop := c.after(cacheLagTimeout, func() {})", 770002410,
+	},
+	{
 		"no requeue at the end of a pause",
 		"I9",
 		"internal/rollout/facts.go",
