@@ -22,14 +22,14 @@ import (
 // AfterFunc calls f once after d, unless stop is called before. It is that of package time, or of a simulated clock.
 type AfterFunc func(d time.Duration, f func()) (stop func() bool)
 
-// WithBoundedWait wraps a client that waits until its cache has observed its own writes, so that no read waits longer than five
-// seconds. live reads from the API server.
+// WithBoundedWait wraps a client that waits until its cache has observed its own writes, so that no read waits for something that
+// the cache will never observe. live reads from the API server.
 //
 // The client of controller-runtime waits for the version that a write returned, or for the event of a deletion. If a watch ends
 // before it has delivered that version and the object is deleted meanwhile, the next list of the cache does not contain it: the
-// client would wait until another object of that kind changes, in a quiet cluster for hours. After the timeout, the objects
-// that were written are compared with the API server instead: if the cache contains their current state, the read is answered,
-// and otherwise it fails with ErrStale. Reads that have nothing to wait for bypass the library, which makes them cheaper.
+// client would wait until another object of that kind changes, in a quiet cluster for hours. Therefore the objects that were
+// written are compared with the API server every five seconds, and the wait ends when the cache contains their current state.
+// Reads that have nothing to wait for bypass the library, which makes them cheaper.
 func WithBoundedWait(waiting client.Client, live client.Reader, clk clock.PassiveClock, after AfterFunc) client.Client {
 	return &boundedClient{Client: waiting, live: live, clock: clk, after: after, pending: map[watchedKind]pendingWrites{}}
 }
@@ -80,7 +80,7 @@ func representationOf(object any) representation {
 	}
 }
 
-// Get implements client.Client. It returns ErrStale and the errors of the wrapped client.
+// Get implements client.Client. It returns the errors of the wrapped client.
 func (c *boundedClient) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 	immediate := append(slices.Clip(options), client.DisableReadYourWritesConsistency)
 	if (&client.GetOptions{}).ApplyOptions(options).DisableReadYourWritesConsistency {
@@ -96,7 +96,7 @@ func (c *boundedClient) Get(ctx context.Context, key client.ObjectKey, into clie
 		func() error { return c.Client.Get(ctx, key, into, immediate...) })
 }
 
-// List implements client.Client. It returns ErrStale and the errors of the wrapped client.
+// List implements client.Client. It returns the errors of the wrapped client.
 func (c *boundedClient) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	immediate := append(slices.Clip(options), client.DisableReadYourWritesConsistency)
 	if (&client.ListOptions{}).ApplyOptions(options).DisableReadYourWritesConsistency {
@@ -113,60 +113,64 @@ func (c *boundedClient) List(ctx context.Context, list client.ObjectList, option
 		func() error { return c.Client.List(ctx, list, immediate...) })
 }
 
-// read reads immediately if no write is awaited. Otherwise it waits for the writes until the timeout, and then compares their
-// objects with the API server.
+// read reads immediately if no write is awaited. Otherwise it waits, and from time to time compares the awaited objects with the
+// API server.
 func (c *boundedClient) read(
 	ctx context.Context, watched watchedKind, awaited pendingWrites, wait func(context.Context) error, immediately func() error,
 ) error {
-	if len(awaited) == 0 {
-		return immediately()
-	}
-	bounded, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stop := c.after(cacheLagTimeout, cancel)
-	err := wait(bounded)
-	stop()
-	switch {
-	case err == nil, apierrors.IsNotFound(err):
-		c.dropPending(watched, awaited)
-		return err
-	case bounded.Err() == nil, ctx.Err() != nil:
-		return err
-	}
-	for key, write := range awaited {
-		if err := c.verifyObserved(ctx, watched, key, write.version); err != nil {
+	for len(awaited) > 0 {
+		bounded, cancel := context.WithCancel(ctx)
+		stop := c.after(cacheLagTimeout, cancel)
+		err := wait(bounded)
+		stop()
+		expired := bounded.Err() != nil && ctx.Err() == nil
+		cancel()
+		switch {
+		case err == nil, apierrors.IsNotFound(err):
+			c.dropPending(watched, awaited)
 			return err
+		case !expired:
+			return err
+		case c.areObserved(ctx, watched, awaited):
+			c.dropPending(watched, awaited)
+			awaited = nil
 		}
 	}
-	c.dropPending(watched, awaited)
 	return immediately()
 }
 
-// verifyObserved returns ErrStale unless the cache contains the written version of an object, a later one, or the current state
-// of the API server.
-func (c *boundedClient) verifyObserved(ctx context.Context, watched watchedKind, key types.NamespacedName, version string) error {
+// areObserved reports whether it is certain that the cache has observed all of these writes.
+func (c *boundedClient) areObserved(ctx context.Context, watched watchedKind, awaited pendingWrites) bool {
+	for key, write := range awaited {
+		if !c.isObserved(ctx, watched, key, write.version) {
+			return false
+		}
+	}
+	return true
+}
+
+// isObserved reports whether it is certain that the cache contains the written version of an object, a later one, or the current
+// state of the API server.
+func (c *boundedClient) isObserved(ctx context.Context, watched watchedKind, key types.NamespacedName, version string) bool {
 	cached, err := c.emptyObject(watched)
 	if err != nil {
-		return err
+		return false
 	}
 	errCached := c.Client.Get(ctx, key, cached, client.DisableReadYourWritesConsistency)
-	if client.IgnoreNotFound(errCached) != nil {
-		return errCached
-	}
 	if errCached == nil && version != "" && !IsOlder(cached.GetResourceVersion(), version) {
-		return nil
+		return true
 	}
 	current := &metav1.PartialObjectMetadata{}
 	current.SetGroupVersionKind(watched.kind)
 	errCurrent := c.live.Get(ctx, key, current)
-	if client.IgnoreNotFound(errCurrent) != nil {
-		return fmt.Errorf("compare %s %s with the API server: %w", watched.kind.Kind, key, errCurrent)
+	switch {
+	case apierrors.IsNotFound(errCached):
+		return apierrors.IsNotFound(errCurrent)
+	case errCached == nil && errCurrent == nil:
+		return !IsOlder(cached.GetResourceVersion(), current.ResourceVersion)
+	default:
+		return false
 	}
-	exists, known := errCurrent == nil, errCached == nil
-	if exists != known || exists && IsOlder(cached.GetResourceVersion(), current.ResourceVersion) {
-		return newStaleError(objectKey{watched.kind.GroupKind(), key})
-	}
-	return nil
 }
 
 func (c *boundedClient) emptyObject(watched watchedKind) (client.Object, error) {

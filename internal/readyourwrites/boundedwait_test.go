@@ -32,7 +32,7 @@ import (
 	"github.com/serin-dev/serin/internal/waittest"
 )
 
-// expireAtOnce is an AfterFunc for which the timeout has already passed.
+// expireAtOnce is an AfterFunc for which the interval has already passed.
 func expireAtOnce(_ time.Duration, f func()) (stop func() bool) {
 	f()
 	return func() bool { return false }
@@ -81,13 +81,13 @@ func configMap(version string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", ResourceVersion: version}}
 }
 
-// TestReadsAfterTheTimeout: after the timeout, a read is answered if the cache contains the current state of what was written.
-func TestReadsAfterTheTimeout(t *testing.T) {
+// TestTheEndOfAWait: a read that waits is answered as soon as the cache contains the current state of what was written.
+func TestTheEndOfAWait(t *testing.T) {
 	const deleted = "" // in the column of the cache and of the API server: there is no object
 	for _, test := range []struct {
 		name                     string
 		cached, current, written string
-		stale                    bool
+		waits                    bool
 	}{
 		{"the cache contains the write", "20", "20", "20", false},
 		{"the cache contains the write, another one follows", "20", "30", "20", false},
@@ -117,32 +117,41 @@ func TestReadsAfterTheTimeout(t *testing.T) {
 				},
 				Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error { return nil },
 			}).Build()
-			for name, read := range map[string]func(client.Client) error{
-				"get": func(c client.Client) error {
-					return client.IgnoreNotFound(c.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "cart"}, &corev1.ConfigMap{}))
+			for name, read := range map[string]func(context.Context, client.Client) error{
+				"get": func(ctx context.Context, c client.Client) error {
+					return client.IgnoreNotFound(c.Get(ctx, client.ObjectKey{Namespace: "shop", Name: "cart"}, &corev1.ConfigMap{}))
 				},
-				"list": func(c client.Client) error { return c.List(t.Context(), &corev1.ConfigMapList{}) },
+				"list": func(ctx context.Context, c client.Client) error { return c.List(ctx, &corev1.ConfigMapList{}) },
 			} {
 				waiting := &waitingClient{Client: live}
 				if test.cached != deleted {
 					waiting.cached = configMap(test.cached)
 				}
-				bounded := readyourwrites.WithBoundedWait(waiting, live, clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0)), expireAtOnce)
-				write := bounded.Patch(t.Context(), configMap(""), client.RawPatch(types.MergePatchType, []byte(`{}`)))
+				ctx, cancel := context.WithCancel(t.Context())
+				bounded := readyourwrites.WithBoundedWait(waiting, live, clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0)), func(d time.Duration, f func()) (stop func() bool) {
+					if waiting.waits == 2 {
+						cancel() // the caller gives up
+					}
+					return expireAtOnce(d, f)
+				})
+				write := bounded.Patch(ctx, configMap(""), client.RawPatch(types.MergePatchType, []byte(`{}`)))
 				if test.written == deleted {
-					write = bounded.Delete(t.Context(), configMap(""))
+					write = bounded.Delete(ctx, configMap(""))
 				}
 				if write != nil {
 					t.Fatal(write)
 				}
-				for range 2 {
-					if err := read(bounded); errors.Is(err, readyourwrites.ErrStale) != test.stale || err != nil && !test.stale {
-						t.Errorf("%s: got %v, want stale %t", name, err, test.stale)
-					}
+				err := read(ctx, bounded)
+				if errors.Is(err, context.Canceled) != test.waits || err != nil && !test.waits {
+					t.Errorf("%s: got %v, want that it waits: %t", name, err, test.waits)
 				}
-				if want := map[bool]int{false: 1, true: 2}[test.stale]; waiting.waits != want {
-					t.Errorf("%s: waited %d times, want %d: an observed write is not awaited again", name, waiting.waits, want)
+				if err == nil {
+					err = read(ctx, bounded) // an observed write is not awaited again
 				}
+				if want := map[bool]int{false: 1, true: 3}[test.waits]; waiting.waits != want {
+					t.Errorf("%s: waited %d times, want %d (%v)", name, waiting.waits, want, err)
+				}
+				cancel()
 			}
 		})
 	}

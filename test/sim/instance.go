@@ -63,7 +63,7 @@ type workQueue struct {
 	instance   *Instance
 	queue      []reconcile.Request
 	dirty      map[reconcile.Request]bool
-	processing map[reconcile.Request]bool
+	processing map[reconcile.Request]*reconciliation
 	timers     map[reconcile.Request]*scheduled
 	failures   map[reconcile.Request]int
 	requeued   map[reconcile.Request]bool // releases whose last reconciliation requested a requeue after some time
@@ -103,7 +103,7 @@ func (w *World) Start(name string) *Instance {
 	w.Publish(ProcessStarted{Instance: name})
 	for _, kind := range w.kinds {
 		r := &workQueue{
-			instance: i, dirty: map[reconcile.Request]bool{}, processing: map[reconcile.Request]bool{},
+			instance: i, dirty: map[reconcile.Request]bool{}, processing: map[reconcile.Request]*reconciliation{},
 			timers: map[reconcile.Request]*scheduled{}, failures: map[reconcile.Request]int{},
 			requeued: map[reconcile.Request]bool{},
 		}
@@ -262,9 +262,7 @@ func (i *Instance) deliver(kind schema.GroupKind) {
 func (i *Instance) enqueueChanges(changes []store.Change) {
 	for _, change := range changes {
 		for _, r := range i.controllers {
-			for _, request := range r.controller.RequestsFor(change) {
-				r.add(request)
-			}
+			r.enqueueChange(change)
 		}
 	}
 }
@@ -303,7 +301,7 @@ func (q *workQueue) add(request reconcile.Request) {
 		return
 	}
 	q.dirty[request] = true
-	if q.processing[request] {
+	if q.processing[request] != nil {
 		return
 	}
 	q.queue = append(q.queue, request)
@@ -317,10 +315,12 @@ func (q *workQueue) startNext() {
 	request := q.queue[0]
 	q.queue = q.queue[1:]
 	delete(q.dirty, request)
-	q.processing[request] = true
+	running := &reconciliation{}
+	q.processing[request] = running
 	i := q.instance
 	i.world.reconciliations++
 	i.world.spawn(i, fmt.Sprintf("%s/%09d", request, i.world.reconciliations), func() {
+		i.world.runningTask.reconciliation = running
 		result, err := q.controller.Reconcile(context.Background(), request)
 		q.finish(request, result, err)
 	})
@@ -329,6 +329,7 @@ func (q *workQueue) startNext() {
 func (q *workQueue) finish(request reconcile.Request, result reconcile.Result, err error) {
 	i := q.instance
 	i.world.Publish(Reconciled{Instance: i.Name, Release: request.NamespacedName, Result: result, Err: err})
+	running := q.processing[request]
 	delete(q.processing, request)
 	q.requeued[request] = result.RequeueAfter > 0
 	switch {
@@ -347,6 +348,7 @@ func (q *workQueue) finish(request reconcile.Request, result reconcile.Result, e
 	default:
 		delete(q.failures, request)
 	}
+	q.checkLostChanges(request, running)
 	if q.dirty[request] {
 		q.queue = append(q.queue, request)
 	}
@@ -379,6 +381,12 @@ func (w callHook) Before(call store.Call) store.Fault {
 		return store.Fault{}
 	}
 	i := t.instance
+	if call.Cached {
+		w.preempt()
+	}
+	if t.reconciliation != nil && call.Read() {
+		t.reconciliation.recordRead(call)
+	}
 	if call.Cached {
 		return store.Fault{}
 	}

@@ -19,6 +19,8 @@ type task struct {
 	done     bool
 	// condition is what the task waits for, unless it waits for a point in time.
 	condition func() bool
+	// reconciliation is nil for other activities.
+	reconciliation *reconciliation
 }
 
 // spawn runs a task until it waits for the first time, or to its end.

@@ -159,7 +159,7 @@ func Run(o Options, kinds ...Kind) Result {
 	w := &World{Draws: Draws{o.Seed}, Scheme: o.Scheme, options: o, now: StartTime, kinds: kinds, covered: map[string]int{}}
 	w.scheduling = w.Draws.Stream("scheduling")
 	classes := slices.Concat([]FaultClass{
-		FailBefore, FailAfter, Conflicts, Throttled, Forbidden, SlowCalls, LateEvents, Relists, Repeats, Crashes, Pauses, ClockJumps,
+		FailBefore, FailAfter, Conflicts, Throttled, Forbidden, SlowCalls, LateEvents, Relists, Repeats, Crashes, Pauses, ClockJumps, Preemption,
 	}, o.Classes)
 	w.Faults = newFaults(w.Draws, classes, func(name string) bool { return !o.FaultFree && (o.Only == nil || o.Only[name]) })
 	definitions := o.Definitions

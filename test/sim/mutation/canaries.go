@@ -355,6 +355,12 @@ var Canaries = []Mutant{
 		"internal/fence/fence.go",
 		"age >= f.duration {", "age >= 1000*f.duration {", 19,
 	},
+	{
+		"a first observation that is not repeated",
+		"I39",
+		"internal/canary/controller/reconciler.go",
+		"for err == nil && r.dependents.Set(key, s.dependencies) {", "for err == nil && r.dependents.Set(key, s.dependencies) && s == nil {", 780000040,
+	},
 }
 
 // Elsewhere contains the invariants that no single run of Canaries can violate, and the tests that cover them.

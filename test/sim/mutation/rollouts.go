@@ -335,6 +335,12 @@ var Rollouts = []Mutant{
 		"internal/fence/fence.go",
 		"age >= f.duration {", "age >= 1000*f.duration {", 4,
 	},
+	{
+		"a first observation that is not repeated",
+		"I39",
+		"internal/rollout/controller/reconciler.go",
+		"for err == nil && r.dependents.Set(s.key(), s.dependencies) {", "for err == nil && r.dependents.Set(s.key(), s.dependencies) && s == nil {", 780000115,
+	},
 }
 
 // RolloutsElsewhere contains the invariants that no single run of Rollouts can violate, and the tests that cover them.

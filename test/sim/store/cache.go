@@ -168,6 +168,23 @@ func (c *Cache) Deliver(kind schema.GroupKind, events int) []Change {
 	return changes
 }
 
+// Upcoming returns the changes of a kind that have not been delivered.
+func (c *Cache) Upcoming(kind schema.GroupKind) []Change {
+	v := c.views[kind]
+	if v == nil {
+		return nil
+	}
+	var changes []Change
+	for _, event := range c.server.collection(kind).events[v.next:] {
+		change := Change{Kind: kind, Key: event.Key, Old: v.objects[event.Key], New: event.New}
+		if event.Type == Deleted {
+			change.Old, change.New = event.New, nil
+		}
+		changes = append(changes, change)
+	}
+	return changes
+}
+
 // apply applies an event to the view. Like an informer, it does not compare versions.
 func (v *view) apply(event *Event) (Change, bool) {
 	v.seen = max(v.seen, event.Revision)
