@@ -8,7 +8,7 @@ import (
 )
 
 // samplesBelongToRevision delays the evaluation of the checks, not the weight, while the range of a query still includes requests
-// that an earlier revision of the target served.
+// that the target served before this release.
 func samplesBelongToRevision(s Snapshot) release.Gate {
 	last := s.serin().LastTraffic
 	if last == nil || len(s.Plan.Checks) == 0 {
@@ -16,7 +16,7 @@ func samplesBelongToRevision(s Snapshot) release.Gate {
 	}
 	until := s.clampToNow(last.Time).Add(s.Plan.longestRange())
 	if s.Now.Before(until) {
-		return release.NewTimedGate("old-samples", until, fmt.Sprintf("the metrics still include an earlier revision until %s", until.UTC().Format(time.TimeOnly)))
+		return release.NewTimedGate("old-samples", until, fmt.Sprintf("the metrics still include requests from before this release until %s", until.UTC().Format(time.TimeOnly)))
 	}
 	return release.NewPassingGate("old-samples", "")
 }
