@@ -51,7 +51,7 @@ type Config struct {
 //
 // A fixed time after SIGTERM is not enough: the endpoint controller of Kubernetes retries an update that was based on a stale
 // cache after 1 s, then 2 s, then 4 s, and on a busy machine clients are routed to a terminating pod for as long.
-const maxDrain = 20 * time.Second
+const maxDrain = 27 * time.Second
 
 // ErrCrash is returned by Serve when CRASH_AFTER has elapsed.
 var ErrCrash = errors.New("crashed because of CRASH_AFTER")

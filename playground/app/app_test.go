@@ -204,7 +204,7 @@ func TestDrainEndsAlthoughRequestsArrive(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx, listener) }()
 	terminate()
-	for range 20 {
+	for range 27 {
 		waitForClockUse(t, c)
 		response, err := http.Get("http://" + listener.Addr().String())
 		if err != nil {
