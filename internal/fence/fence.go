@@ -1,4 +1,5 @@
-// Package fence prevents a process that no longer holds the leader Lease from writing to the cluster.
+// Package fence prevents a process from writing to the cluster without the Leases that permit the write: the leader Lease, and
+// with shards also the Lease of the shard that the write belongs to.
 //
 // Leader election alone does not: a process that was suspended (a stopped container, a live migration, a long page-in) for
 // longer than its Lease continues where it stopped, and its workers write what they decided before another process took
@@ -10,28 +11,23 @@
 package fence
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"strings"
 	"sync"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 )
 
-// ErrNotLeader is why a write was not sent.
-var ErrNotLeader = errors.New("this process does not hold the leader Lease")
+// ErrNotLeader is why a write was not sent: the process does not lead, or not the shard of the write.
+var ErrNotLeader = errors.New("this process does not hold the Lease")
 
-// Fence permits writes while the Lease is valid: for the duration of the Lease after the last successful renewal was sent.
-// A candidate takes over no earlier, because it counts from when it observed that renewal. A nil Fence permits everything.
+// Fence permits writes while one Lease is valid: for the duration of the Lease after the last successful renewal was sent.
+// A candidate takes over no earlier, because it counts from when it observed that renewal.
 type Fence struct {
 	clock    clock.PassiveClock
 	duration time.Duration
+	lease    string
 
 	mu      sync.Mutex
 	renewed time.Time
@@ -39,9 +35,9 @@ type Fence struct {
 	closed time.Time
 }
 
-// New returns a closed Fence: it permits nothing until the first renewal. The duration is that of the Lease.
-func New(clk clock.PassiveClock, duration time.Duration) *Fence {
-	return &Fence{clock: clk, duration: duration}
+// New returns a closed Fence: it permits nothing until the first renewal. The duration is that of the Lease with this name.
+func New(clk clock.PassiveClock, duration time.Duration, lease string) *Fence {
+	return &Fence{clock: clk, duration: duration, lease: lease}
 }
 
 // Renew records that the Lease was acquired or renewed by a request that was sent at that time.
@@ -72,169 +68,19 @@ func (f *Fence) reopen(renewed time.Time) {
 	}
 }
 
-// Check returns ErrNotLeader, with the age of the last renewal, if a write must not be sent now.
+// Check returns ErrNotLeader, with the name of the Lease and the age of the last renewal, if a write must not be sent now.
 func (f *Fence) Check() error {
-	if f == nil {
-		return nil
-	}
 	f.mu.Lock()
 	renewed := f.renewed
 	f.mu.Unlock()
 	if renewed.IsZero() {
-		return ErrNotLeader
+		return fmt.Errorf("%w %s", ErrNotLeader, f.lease)
 	}
 	now := f.clock.Now()
 	// The monotonic clock stops while the machine is suspended, and the wall clock may be set: the longer of both counts. At
 	// worst, a wall clock that was set forward delays a write until the next renewal.
 	if age := max(now.Sub(renewed), now.Round(0).Sub(renewed.Round(0))); age >= f.duration {
-		return fmt.Errorf("%w: it was last renewed %s ago, and is valid for %s", ErrNotLeader, age.Truncate(time.Millisecond), f.duration)
+		return fmt.Errorf("%w %s: it was last renewed %s ago, and is valid for %s", ErrNotLeader, f.lease, age.Truncate(time.Millisecond), f.duration)
 	}
 	return nil
-}
-
-// Transport wraps the transport of a client of the API server: it observes renewals and releases of the Lease, and fails
-// writes with ErrNotLeader while the fence is closed. Reads pass, and so do events, which report what was already written, and
-// reviews of permissions, which store nothing.
-func (f *Fence) Transport(next http.RoundTripper) http.RoundTripper {
-	if f == nil {
-		return next
-	}
-	return &transport{fence: f, next: next}
-}
-
-type transport struct {
-	fence *Fence
-	next  http.RoundTripper
-}
-
-// WrappedRoundTripper returns the wrapped transport. Without it, client-go logs that it cannot cancel a request.
-func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
-
-// RoundTrip implements http.RoundTripper.
-func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
-	resource := resourceOf(request.URL.Path)
-	if resource == "leases" && isWrite(request.Method) {
-		return t.writeLease(request)
-	}
-	if isWrite(request.Method) && resource != "events" && !strings.HasSuffix(resource, "reviews") {
-		if err := t.fence.Check(); err != nil {
-			if request.Body != nil { // a transport closes it in any case
-				_ = request.Body.Close()
-			}
-			return nil, err
-		}
-		request = t.fence.fenceBody(request)
-	}
-	return t.next.RoundTrip(request)
-}
-
-// fenceBody returns a request whose body cannot be read while the fence is closed. Between the check in RoundTrip and the
-// connection, a request waits for a connection or for the requests before it, and the process may be suspended there. A request
-// without its body is not executed.
-func (f *Fence) fenceBody(request *http.Request) *http.Request {
-	if request.Body == nil || request.Body == http.NoBody {
-		return request
-	}
-	fenced := request.WithContext(request.Context())
-	fenced.Body = fencedBody{request.Body, f}
-	if request.GetBody != nil { // a transport sends a request again whose connection was lost
-		fenced.GetBody = func() (io.ReadCloser, error) {
-			body, err := request.GetBody()
-			if err != nil {
-				return nil, err
-			}
-			return fencedBody{body, f}, nil
-		}
-	}
-	return fenced
-}
-
-// fencedBody is the body of a write.
-type fencedBody struct {
-	io.ReadCloser
-	fence *Fence
-}
-
-// Read implements io.Reader.
-func (b fencedBody) Read(p []byte) (int, error) {
-	if err := b.fence.Check(); err != nil {
-		return 0, err
-	}
-	return b.ReadCloser.Read(p)
-}
-
-// writeLease sends a Lease. The process writes no Lease but its own.
-func (t *transport) writeLease(request *http.Request) (*http.Response, error) {
-	if request.Body != nil {
-		body, err := io.ReadAll(request.Body)
-		_ = request.Body.Close() // a transport closes it in any case
-		if err != nil {
-			return nil, err
-		}
-		request = request.Clone(request.Context())
-		request.Body = io.NopCloser(bytes.NewReader(body))
-		if isRelease(body) {
-			return t.release(request)
-		}
-	}
-	sent := t.fence.clock.Now()
-	response, err := t.next.RoundTrip(request)
-	switch {
-	case err != nil:
-	case response.StatusCode/100 == 2:
-		t.fence.Renew(sent)
-	case response.StatusCode == http.StatusConflict || response.StatusCode == http.StatusNotFound:
-		// The Lease was deleted or written by another process. The election tries to renew it until its deadline all the same.
-		// If the process still holds the Lease, the next renewal succeeds and permits writes again.
-		t.fence.close()
-	}
-	return response, err
-}
-
-// release sends the release of the Lease, unless it has expired: the election releases the Lease that is stored, even if that is
-// the one of its successor (client-go 0.37). The fence is closed first, because the election also releases a Lease that it could
-// not renew in time while the workers continue, and another process may acquire it immediately.
-func (t *transport) release(request *http.Request) (*http.Response, error) {
-	if err := t.fence.Check(); err != nil {
-		return nil, err
-	}
-	renewed := t.fence.close()
-	response, err := t.next.RoundTrip(request)
-	if err == nil && response.StatusCode/100 != 2 {
-		t.fence.reopen(renewed) // the Lease was not released, and a conflict is retried
-	}
-	return response, err
-}
-
-// isRelease reports whether the body of a request is a Lease without a holder.
-func isRelease(body []byte) bool {
-	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
-	lease, ok := object.(*coordinationv1.Lease)
-	return err == nil && ok && (lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "")
-}
-
-func isWrite(method string) bool {
-	return method != http.MethodGet && method != http.MethodHead && method != http.MethodOptions
-}
-
-// resourceOf returns the resource in the path of a request to the API server, for example "leases" in
-// /apis/coordination.k8s.io/v1/namespaces/shop/leases/serin; empty if the path has none.
-func resourceOf(path string) string {
-	parts := strings.Split(strings.Trim(path, "/"), "/")
-	// The address of the API server may itself have a path, as behind a proxy.
-	for len(parts) > 0 && parts[0] != "api" && parts[0] != "apis" {
-		parts = parts[1:]
-	}
-	versionAt := 1 // api/v1
-	if len(parts) > 0 && parts[0] == "apis" {
-		versionAt = 2 // apis/GROUP/VERSION
-	}
-	if len(parts) <= versionAt+1 {
-		return ""
-	}
-	parts = parts[versionAt+1:]
-	if parts[0] == "namespaces" && len(parts) > 2 {
-		return parts[2]
-	}
-	return parts[0]
 }

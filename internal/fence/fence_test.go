@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -39,7 +40,7 @@ func TestFencePermitsWritesWhileTheLeaseIsValid(t *testing.T) {
 		{"renewed after a suspension", []time.Duration{0, time.Hour}, time.Hour, true},
 	} {
 		clk := testingclock.NewFakePassiveClock(start.Add(test.at))
-		f := New(clk, lease)
+		f := New(clk, lease, "serin")
 		for _, sent := range test.renewed {
 			f.Renew(start.Add(sent))
 		}
@@ -51,19 +52,19 @@ func TestFencePermitsWritesWhileTheLeaseIsValid(t *testing.T) {
 
 func TestClientGoFindsTheTransportThatCancelsRequests(t *testing.T) {
 	next := &http.Transport{}
-	wrapper, ok := New(testingclock.NewFakeClock(time.Now()), lease).Transport(next).(utilnet.RoundTripperWrapper)
+	wrapper, ok := NewLeases(testingclock.NewFakeClock(time.Now()), lease, "serin").Transport(next).(utilnet.RoundTripperWrapper)
 	if !ok || wrapper.WrappedRoundTripper() != next {
 		t.Error("the transport does not return what it wraps")
 	}
 }
 
-func TestAFenceWithoutLeaderElectionPermitsEverything(t *testing.T) {
-	var f *Fence
-	if err := f.Check(); err != nil {
+func TestAProcessWithoutLeaderElectionPermitsEverything(t *testing.T) {
+	var l *Leases
+	if err := l.Check(WithLease(t.Context(), "serin-shard-0")); err != nil {
 		t.Error(err)
 	}
 	next := http.DefaultTransport
-	if f.Transport(next) != next {
+	if l.Transport(next) != next {
 		t.Error("the transport is wrapped")
 	}
 }
@@ -79,16 +80,27 @@ func (s *fakeServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: s.status, Body: http.NoBody, Request: r}, nil
 }
 
+// leaseBody returns a Lease; an empty holder releases it.
+func leaseBody(name, holder string) string {
+	return fmt.Sprintf(`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":%q},"spec":{"holderIdentity":%q}}`, name, holder)
+}
+
+func newRequest(ctx context.Context, t *testing.T, method, path, body string) *http.Request {
+	t.Helper()
+	request, err := http.NewRequestWithContext(ctx, method, "https://cluster"+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return request
+}
+
 func TestTransportSendsNoWriteWithoutTheLease(t *testing.T) {
 	const ownLease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/serin"
 	clk := testingclock.NewFakeClock(time.Now())
 	server := &fakeServer{status: http.StatusConflict}
-	transport := New(clk, lease).Transport(server)
+	transport := NewLeases(clk, lease, "serin").Transport(server)
 	send := func(method, path string) error {
-		request, err := http.NewRequestWithContext(t.Context(), method, "https://cluster"+path, strings.NewReader("{}"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := newRequest(t.Context(), t, method, path, leaseBody("serin", "a"))
 		response, err := transport.RoundTrip(request)
 		if err == nil {
 			_ = response.Body.Close()
@@ -147,9 +159,10 @@ func TestNothingIsWrittenAfterTheLeaseIsGivenUp(t *testing.T) {
 	t.Cleanup(api.Close)
 	for _, contentType := range []string{"", runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
 		clk := testingclock.NewFakeClock(time.Now())
-		f := New(clk, lease)
+		leases := NewLeases(clk, lease, "serin")
+		f := leases.leader
 		config := &rest.Config{Host: api.URL, ContentConfig: rest.ContentConfig{ContentType: contentType}}
-		config.Wrap(f.Transport)
+		config.Wrap(leases.Transport)
 		client, err := coordinationclient.NewForConfig(config)
 		if err != nil {
 			t.Fatal(err)
@@ -192,16 +205,17 @@ func TestNoBodyIsSentAfterTheLeaseEnded(t *testing.T) {
 		t.Cleanup(server.Close)
 
 		clk := testingclock.NewFakeClock(time.Now())
-		f := New(clk, lease)
+		leases := NewLeases(clk, lease, "serin")
+		f := leases.leader
 		f.Renew(clk.Now())
-		transport := f.Transport(suspended{clk, server.Client().Transport})
+		transport := leases.Transport(suspended{clk, server.Client().Transport})
 		for _, resend := range []bool{false, true} {
 			request, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, server.URL+"/api/v1/namespaces/shop/services/cart", strings.NewReader("{}"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if resend { // as a transport does after it lost the connection
-				request = f.fenceBody(request)
+				request = leases.fenceBody(request)
 				if request.Body, err = request.GetBody(); err != nil {
 					t.Fatal(err)
 				}
@@ -242,14 +256,15 @@ func TestTransportReleasesOnlyAValidLease(t *testing.T) {
 	const ownLease = "https://cluster/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/serin"
 	clk := testingclock.NewFakeClock(time.Now())
 	server := &fakeServer{status: http.StatusOK}
-	fence := New(clk, lease)
+	leases := NewLeases(clk, lease, "serin")
+	fence := leases.leader
 	send := func(holder string) error {
 		body := `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","spec":{` + holder + `"leaseDurationSeconds":1}}`
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, ownLease, strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
-		response, err := fence.Transport(server).RoundTrip(request)
+		response, err := leases.Transport(server).RoundTrip(request)
 		if err == nil {
 			_ = response.Body.Close()
 		}

@@ -86,11 +86,11 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 	tuneMemory(f, os.Getenv)
 	counters := telemetry.New(metrics.Registry)
 	counters.SetInfo(version, f.MeshProvider)
-	var leader *fence.Fence // without leader election, every process may write
+	var leases *fence.Leases // without leader election, every process may write
 	if f.EnableLeaderElection {
-		leader = fence.New(clock.RealClock{}, f.Argo.LeaseDuration)
+		leases = fence.NewLeases(clock.RealClock{}, f.Argo.LeaseDuration, LeaseName(f.Argo.InstanceID))
 	}
-	transports := []transport.WrapperFunc{counters.CountRequests, leader.Transport}
+	transports := []transport.WrapperFunc{counters.CountRequests, leases.Transport}
 	restConfig, err := f.restConfig(transports)
 	if err != nil {
 		return err

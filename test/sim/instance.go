@@ -83,7 +83,7 @@ func (w *World) Start(name string) *Instance {
 	w.sequence++
 	i := &Instance{Name: name, world: w, tasks: map[*task]bool{}, alive: true}
 	i.Clock = &wallClock{w, i}
-	i.fence = fence.New(monotonic{w}, leaseDuration)
+	i.fence = fence.New(monotonic{w}, leaseDuration, "serin")
 	i.Cache = w.Server.NewCache(store.CacheOptions{
 		ListLag: func(schema.GroupKind) int { return i.drawListLag() },
 		Started: func(kind schema.GroupKind, changes []store.Change) {
