@@ -18,6 +18,7 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/queryrunner"
 	"github.com/serin-dev/serin/internal/reconciler"
+	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
@@ -44,13 +45,19 @@ func (p process) serveAnalyses(ctx context.Context, own cluster.Cluster, newReco
 		Restricted: outbound.New(p.flags.userAddressPolicy()), Unrestricted: outbound.New(trustedAddressPolicy()),
 		Namespace: ownNamespace(os.Getenv), Environment: os.Getenv, Jobs: jobs, Telemetry: p.metrics,
 	}
-	queries := queryrunner.NewConcurrent(clk, maxConcurrentQueries, concurrentMeasurements, measurer.Measure, queue.AddSoon)
+	// A measurement may create a Job.
+	measureInShard := func(ctx context.Context, key queryrunner.Key, query release.Query) release.Answer {
+		return measurer.Measure(p.shards.held().Context(ctx, key.Namespace), key, query)
+	}
+	queries := queryrunner.NewConcurrent(clk, maxConcurrentQueries, concurrentMeasurements, measureInShard, queue.AddSoon)
 	if err := p.mgr.Add(replicaRunnable{queries.Run}); err != nil {
 		return fmt.Errorf("add the query runner of AnalysisRuns: %w", err)
 	}
 	reconciler := analysiscontroller.New(analysiscontroller.Parts{
-		Client: own.GetClient(), Clock: clk, Queries: queries, Recorder: newRecorder(), Jobs: jobs, Metrics: p.metrics, InstanceID: p.flags.Argo.InstanceID,
+		Client: own.GetClient(), Clock: clk, Queries: queries, Recorder: newRecorder(), Jobs: jobs, Metrics: p.metrics, Shards: p.shards.held(),
+		InstanceID: p.flags.Argo.InstanceID,
 	})
+	p.shards.onChange(reconciler.RequeueShard(queue))
 	p.metrics.RegisterAnalyses(analysiscontroller.ReadSeries(ctx, own.GetCache()))
 	return reconciler.Add(p.mgr, queue, analysiscontroller.Options{Workers: p.flags.Argo.AnalysisThreads, Cache: own.GetCache(), Jobs: jobCache})
 }
@@ -88,9 +95,11 @@ func (p process) newJobRunner(own cluster.Cluster) (*measure.Jobs, cache.Cache, 
 
 // serveExperiments adds the controller of Experiments. rollouts is the event recorder of the controller of Rollouts.
 func (p process) serveExperiments(own cluster.Cluster, runs *launch.Launcher, recorder, rollouts *telemetry.Recorder) error {
+	queue := &reconciler.Queue{}
 	reconciler := experimentcontroller.New(experimentcontroller.Parts{
 		Client: own.GetClient(), Clock: clock.RealClock{}, Launcher: runs, Recorder: recorder, Rollouts: rollouts, Metrics: p.metrics,
-		InstanceID: p.flags.Argo.InstanceID,
+		Shards: p.shards.held(), InstanceID: p.flags.Argo.InstanceID,
 	})
-	return reconciler.Add(p.mgr, experimentcontroller.Options{Workers: p.flags.Argo.ExperimentThreads, Cache: own.GetCache()})
+	p.shards.onChange(reconciler.RequeueShard(queue))
+	return reconciler.Add(p.mgr, queue, experimentcontroller.Options{Workers: p.flags.Argo.ExperimentThreads, Cache: own.GetCache()})
 }

@@ -86,7 +86,9 @@ func (p process) wireCanaryController(endpointsUnread string, otherController *w
 			EndpointsUnread: endpointsUnread, OtherController: otherController, Rival: p.conflicts.conflictingRollout,
 		},
 		Reader: mgr.GetAPIReader(), Clock: clk, Queries: queries, Reporter: reporter, Metrics: p.metrics, Health: p.reportHealth,
+		Shards: p.shards.held(),
 	})
+	p.shards.onChange(reconciler.RequeueShard(queue))
 	if err := reconciler.Add(mgr, queue, controller.Options{Workers: f.Threadiness, Routes: routes, ConfigTracking: f.EnableConfigTracking}); err != nil {
 		return err
 	}

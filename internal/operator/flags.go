@@ -48,6 +48,8 @@ type Flags struct {
 	DrainDelay time.Duration
 	// MaxActiveReleases and MaxActiveReleasesPerNamespace limit the concurrent releases; 0 means no limit.
 	MaxActiveReleases, MaxActiveReleasesPerNamespace int
+	// Shards is the number of shards into which the replicas divide the releases; 0 means that one replica leads.
+	Shards int
 	// AdoptWhileOtherControllerRuns lets Serin act although a running Flagger or Argo Rollouts may act on the same objects.
 	AdoptWhileOtherControllerRuns bool
 	// OtherControllerNamespaces are the namespaces in which Serin detects Flagger and Argo Rollouts; empty means all.
@@ -105,6 +107,7 @@ func (f *Flags) Register(set *pflag.FlagSet) {
 	set.DurationVar(&f.DrainDelay, "drain-delay", 5*time.Second, "time for which pods continue to run after their traffic was removed")
 	set.IntVar(&f.MaxActiveReleases, "max-moving", 0, "maximum number of releases in progress, Canaries and Rollouts together; further releases wait in a queue; 0: no limit")
 	set.IntVar(&f.MaxActiveReleasesPerNamespace, "max-moving-per-namespace", 0, "maximum number of releases in progress per namespace, Canaries and Rollouts together; 0: no limit")
+	set.IntVar(&f.Shards, "shards", 0, "number of shards that the replicas divide among them, more than there will be replicas; all releases of a namespace belong to one shard; 0: one replica acts, see -enable-leader-election")
 	set.BoolVar(&f.AdoptWhileOtherControllerRuns, "adopt-while-peer-runs", false, "act although a running Flagger or Argo Rollouts may act on the same objects: use it only after dividing the objects between the two")
 	set.StringSliceVar(&f.OtherControllerNamespaces, "other-controller-namespaces", nil, "namespaces in which Flagger and Argo Rollouts are detected, by their Deployments and Leases; empty: all, and a Deployment counts if its service account may write the releases in question")
 	set.BoolVar(&f.AllowLoopbackHooks, "allow-loopback-hooks", false, "permit addresses of this host in Canaries and MetricTemplates, for tests")
@@ -140,6 +143,8 @@ func (f *Flags) Validate() error {
 		return fmt.Errorf("-max-moving is %d: set it to the maximum number of releases in progress, or 0 for no limit", f.MaxActiveReleases)
 	case f.MaxActiveReleasesPerNamespace < 0:
 		return fmt.Errorf("-max-moving-per-namespace is %d: set it to the maximum number of releases in progress per namespace, or 0 for no limit", f.MaxActiveReleasesPerNamespace)
+	case f.Shards < 0 || f.Shards == 1 || f.Shards > maxShards:
+		return fmt.Errorf("-shards is %d: set it to a number from 2 to %d, or to 0 if one replica shall act", f.Shards, maxShards)
 	case f.Kubeconfig != "" && !canStat(f.Kubeconfig):
 		return fmt.Errorf("-kubeconfig is %s, which cannot be read: correct the path", f.Kubeconfig)
 	}

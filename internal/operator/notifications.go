@@ -32,7 +32,7 @@ func (p process) newNotifications(ctx context.Context, own cluster.Cluster, writ
 	}
 	policy := f.userAddressPolicy()
 	return dispatch.New(dispatch.Parts{
-		Client: writes, Clock: clock.RealClock{}, Outbox: p.notificationOutbox, Metrics: p.metrics, Services: outbound.New(policy), Policy: policy,
+		Client: p.shards.client(writes), Clock: clock.RealClock{}, Outbox: p.notificationOutbox, Metrics: p.metrics, Services: outbound.New(policy), Policy: policy,
 		Namespace: f.Argo.OwnNamespace, SelfService: f.Argo.SelfServiceNotification,
 		RecordEvent: controller.LateEventRecorder(recorder, p.metrics), ReportHealth: p.reportHealth,
 	}), nil

@@ -1,4 +1,4 @@
-// Package operator wires the process: flags, manager, caches, leader election, health.
+// Package operator wires the process: flags, manager, caches, leader election, shards, health.
 //
 // It creates every component and makes no decisions: it must not know phases, routes or metrics beyond the names of
 // their packages.
@@ -42,7 +42,6 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
-	"github.com/serin-dev/serin/internal/fence"
 	"github.com/serin-dev/serin/internal/metric"
 	"github.com/serin-dev/serin/internal/othercontroller"
 	"github.com/serin-dev/serin/internal/queue"
@@ -86,16 +85,16 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 	tuneMemory(f, os.Getenv)
 	counters := telemetry.New(metrics.Registry)
 	counters.SetInfo(version, f.MeshProvider)
-	var leases *fence.Leases // without leader election, every process may write
-	if f.EnableLeaderElection {
-		leases = fence.NewLeases(clock.RealClock{}, f.Argo.LeaseDuration, LeaseName(f.Argo.InstanceID))
-	}
-	transports := []transport.WrapperFunc{counters.CountRequests, leases.Transport}
+	transports := []transport.WrapperFunc{counters.CountRequests, f.fences().Transport}
 	restConfig, err := f.restConfig(transports)
 	if err != nil {
 		return err
 	}
-	mgr, err := newManager(restConfig, f, logger)
+	divided, err := f.newShards(restConfig, counters, logger)
+	if err != nil {
+		return err
+	}
+	mgr, err := newManager(restConfig, f, divided, logger)
 	if err != nil {
 		return err
 	}
@@ -103,7 +102,7 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	p := process{mgr: mgr, flags: f, transports: transports, metrics: counters, logger: logger, reportHealth: health.SetHealthMessage, queue: queue.New(f.ReleaseLimits(), f.Namespace)}
+	p := process{mgr: mgr, flags: f, transports: transports, metrics: counters, logger: logger, reportHealth: health.SetHealthMessage, queue: queue.New(f.ReleaseLimits(), f.Namespace), shards: divided}
 	p.notificationOutbox, p.outbox = telemetry.NewOutbox(clock.RealClock{}, logger), telemetry.NewOutbox(clock.RealClock{}, logger)
 	if p.permissions, err = newPermissions(mgr, logger); err != nil {
 		return err
@@ -115,6 +114,11 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 	p.services = MetricsServices(own, clock.RealClock{})
 	if err := serveAPIs(ctx, mgr, clock.RealClock{}, logger, p.requestedAPIs()); err != nil {
 		return err
+	}
+	if divided != nil {
+		if err := mgr.Add(divided.coordinator); err != nil {
+			return fmt.Errorf("add the coordinator of shards: %w", err)
+		}
 	}
 	if err := mgr.Add(replicaRunnable{health.Run}); err != nil {
 		return fmt.Errorf("add the health server: %w", err)
@@ -159,6 +163,8 @@ type process struct {
 	endpoints *endpointSliceCache
 	// queue is the queue in which releases of both APIs wait for the limit of concurrent releases.
 	queue *queue.Queue
+	// shards are the shards of this process; nil: it reconciles all releases.
+	shards *shards
 	// permissions reports the permissions of other controllers' service accounts.
 	permissions watching.UpdatePermission
 }
@@ -239,7 +245,7 @@ func newEventClient(mgr manager.Manager) (client.Client, error) {
 	return events, nil
 }
 
-func newManager(cfg *rest.Config, f Flags, logger logr.Logger) (manager.Manager, error) {
+func newManager(cfg *rest.Config, f Flags, divided *shards, logger logr.Logger) (manager.Manager, error) {
 	options := manager.Options{
 		Scheme: Scheme(),
 		Logger: logger,
@@ -251,9 +257,9 @@ func newManager(cfg *rest.Config, f Flags, logger logr.Logger) (manager.Manager,
 		NewCache:                      newNonBlockingCache,
 		Client:                        cachedReads(),
 		NewClient:                     newClient,
-		LeaderElection:                f.EnableLeaderElection,
+		LeaderElection:                f.electsLeader(),
 		LeaderElectionID:              LeaseName(f.Argo.InstanceID),
-		LeaderElectionNamespace:       f.LeaderElectionNamespace,
+		LeaderElectionNamespace:       f.leaseNamespace(),
 		LeaderElectionResourceLock:    resourcelock.LeasesResourceLock,
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 new(f.Argo.LeaseDuration),
@@ -262,8 +268,8 @@ func newManager(cfg *rest.Config, f Flags, logger logr.Logger) (manager.Manager,
 		// A standby fills its caches before it leads, so that a takeover does not wait for them.
 		Controller: config.Controller{SkipNameValidation: new(true), EnableWarmup: new(true)},
 	}
-	if f.Namespace != "" {
-		options.LeaderElectionNamespace = f.Namespace
+	if divided != nil { // the other replicas continue to hold the Lease
+		options.LeaderElectionResourceLockInterface, options.LeaderElectionReleaseOnCancel = divided.group, false
 	}
 	mgr, err := manager.New(cfg, options)
 	if err != nil {

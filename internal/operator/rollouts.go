@@ -97,8 +97,9 @@ func (p process) serveRollouts(ctx context.Context) error {
 	}
 	reconciler := controller.New(controller.Parts{
 		Observer: observer, Clock: clk, Recorder: recorder, OngoingEvents: &telemetry.OngoingEvents{}, Metrics: p.metrics,
-		Notifications: notifications, Health: p.reportHealth,
+		Notifications: notifications, Health: p.reportHealth, Shards: p.shards.held(),
 	})
+	p.shards.onChange(reconciler.RequeueShard(queue))
 	p.conflicts.setRollouts(own.GetClient())
 	return reconciler.Add(mgr, queue, controller.Options{
 		Workers: f.Argo.RolloutThreads, Cache: own.GetCache(), Leases: otherController != nil && otherController.LeasesUnreadable == "", ClusterTemplates: f.Namespace == "",

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/sharding"
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
@@ -41,16 +42,31 @@ type Frame[O client.Object, S any] struct {
 	ReportPanic func(ctx context.Context, object O, cause error) error
 	// OnNotFound is called for an object that does not exist, OnUnserved for one that this process does not serve; both may be nil.
 	OnNotFound, OnUnserved func(context.Context, types.NamespacedName) (reconcile.Result, error)
+	// Shards are the shards that this process holds; nil: there are none. An object of another shard is not reconciled. Forget drops
+	// all state about an object that another process reconciles, or has reconciled in the meantime.
+	Shards *sharding.Held
+	Forget func(key types.NamespacedName)
 	// RetryAt counts an attempt that ended in a conflict and returns the time of the next one.
 	RetryAt func(key types.NamespacedName, kind FailureKind, now time.Time) time.Time
 
 	guard Guard
+	// acquisitions are those of the shards in which this process has reconciled its objects.
+	acquisitions acquisitions
 }
 
 // Reconcile implements reconcile.Reconciler. A panic is a defect of Serin. It must affect this object only and is reported to
 // its user.
 func (f *Frame[O, S]) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	key, kind := req.NamespacedName, f.Kind.Kind
+	ctx, end, held := f.Shards.Begin(ctx, key.Namespace)
+	if !held {
+		f.forget(key)
+		return reconcile.Result{}, nil
+	}
+	defer end()
+	if f.Shards != nil && f.acquisitions.record(key, f.Shards.Acquisition(key.Namespace)) {
+		f.Forget(key)
+	}
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues(strings.ToLower(kind[:1])+kind[1:], key.Name+"."+key.Namespace))
 	began := f.Clock.Now()
 	result, err := f.guard.Run(ctx, f.Clock, key, f.reportPanic, f.reconcile)
@@ -59,6 +75,13 @@ func (f *Frame[O, S]) Reconcile(ctx context.Context, req reconcile.Request) (rec
 		f.Metrics.CountReconcileFailure(kind, key)
 	}
 	return result, err
+}
+
+// forget drops all state about an object that another process reconciles.
+func (f *Frame[O, S]) forget(key types.NamespacedName) {
+	f.guard.resetBackoff(key)
+	f.acquisitions.forget(key)
+	f.Forget(key)
 }
 
 func (f *Frame[O, S]) reportPanic(ctx context.Context, key types.NamespacedName, cause error) error {
@@ -75,7 +98,11 @@ func (f *Frame[O, S]) reconcile(ctx context.Context, key types.NamespacedName) (
 	object := f.New()
 	switch err := f.Client.Get(ctx, key, object); {
 	case apierrors.IsNotFound(err):
-		return callHook(ctx, f.OnNotFound, key)
+		result, err := callHook(ctx, f.OnNotFound, key)
+		if err == nil && result.RequeueAfter == 0 {
+			f.acquisitions.forget(key)
+		}
+		return result, err
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("get %s %s: %w", f.Kind.Kind, key, err)
 	case !f.Serves(object):
@@ -145,6 +172,9 @@ func (f *Frame[O, S]) RetryLater(ctx context.Context, key types.NamespacedName, 
 	now := f.Clock.Now()
 	return reconcile.Result{RequeueAfter: RequeueDelay(now, f.RetryAt(key, LostRace, now))}, nil
 }
+
+// AcquisitionKeys returns the objects whose shards this process has acquired, and which it has reconciled since.
+func (f *Frame[O, S]) AcquisitionKeys() []types.NamespacedName { return f.acquisitions.keys() }
 
 // Panicked returns the objects that have not recovered from a panic.
 func (f *Frame[O, S]) Panicked() []types.NamespacedName { return f.guard.Keys() }

@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/sharding"
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
@@ -96,6 +100,60 @@ func TestNothingOutlivesItsObject(t *testing.T) {
 				t.Errorf("the process still has state of %v", footprint)
 			}
 		})
+	}
+}
+
+// TestObjectsOfOtherShardsAreForgotten follows one object through the shards of two acquisitions: it is reconciled while its shard
+// is held only, forgotten otherwise, and its first reconciliation after each acquisition has no memory.
+func TestObjectsOfOtherShardsAreForgotten(t *testing.T) {
+	var actions []string
+	shards := sharding.NewHeld(sharding.LeaseNames("serin", 1))
+	cluster := &singleObjectClient{name: "cart"}
+	f := &Frame[*corev1.ConfigMap, map[string]string]{
+		Kind:   schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"},
+		Client: cluster, Clock: clock.RealClock{}, Metrics: telemetry.New(prometheus.NewRegistry()), Shards: shards,
+		New:    func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
+		Serves: func(*corev1.ConfigMap) bool { return true },
+		Forget: func(types.NamespacedName) { actions = append(actions, "forget") },
+		ReconcileObject: func(context.Context, *corev1.ConfigMap) (reconcile.Result, error) {
+			actions = append(actions, "reconcile")
+			return reconcile.Result{RequeueAfter: time.Hour}, nil
+		},
+		ReportPanic: func(context.Context, *corev1.ConfigMap, error) error { return nil },
+		OnNotFound: func(context.Context, types.NamespacedName) (reconcile.Result, error) {
+			actions = append(actions, "not found")
+			return reconcile.Result{}, nil
+		},
+	}
+	check := func(when string, want ...string) {
+		t.Helper()
+		actions = nil
+		result, err := f.Reconcile(log.IntoContext(t.Context(), logr.Discard()), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "cart"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, actions); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+		if reconciled := slices.Contains(want, "reconcile"); (result.RequeueAfter > 0) != reconciled {
+			t.Errorf("%s: requeued after %s", when, result.RequeueAfter)
+		}
+	}
+	check("before the shard is acquired", "forget")
+	shards.Acquire(0)
+	check("after the acquisition", "forget", "reconcile")
+	check("the next reconciliation", "reconcile")
+	shards.Lose(0)
+	check("after the loss", "forget")
+	shards.Acquire(0)
+	check("after the second acquisition", "forget", "reconcile")
+	shards.Lose(0)
+	shards.Acquire(0)
+	check("after a loss without a reconciliation", "forget", "reconcile")
+	cluster.name = ""
+	check("after the deletion", "not found")
+	if keys := f.AcquisitionKeys(); len(keys) > 0 {
+		t.Errorf("the process still has state of %v", keys)
 	}
 }
 

@@ -93,6 +93,15 @@ func (k Releases[O]) Requests(ctx context.Context, reader client.Reader) []recon
 	return requests
 }
 
+// RequeueShard requeues the releases in the namespaces of a shard.
+func (k Releases[O]) RequeueShard(ctx context.Context, reader client.Reader, q *Queue, inShard func(namespace string) bool) error {
+	return k.each(ctx, reader, func(object O) {
+		if inShard(object.GetNamespace()) {
+			q.Add(client.ObjectKeyFromObject(object))
+		}
+	}, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
+}
+
 func (k Releases[O]) each(ctx context.Context, reader client.Reader, f func(O), options ...client.ListOption) error {
 	list := k.NewList()
 	if err := reader.List(ctx, list, options...); err != nil {

@@ -35,11 +35,17 @@ func (s *Simple[O, S]) ServeLabelled(
 		}
 		return reconcile.Result{}, nil
 	}
-	s.OnNotFound = func(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
+	s.Forget = func(key types.NamespacedName) {
 		s.Recorder.Forget(key)
 		s.ongoing.Forget(key)
 		s.Metrics.ForgetReconciled(s.Kind.Kind, key)
-		return s.OnUnserved(ctx, key)
+		if forget != nil {
+			forget(key)
+		}
+	}
+	s.OnNotFound = func(_ context.Context, key types.NamespacedName) (reconcile.Result, error) {
+		s.Forget(key)
+		return reconcile.Result{}, nil
 	}
 	s.ReportPanic = func(ctx context.Context, object O, cause error) error {
 		d := decideOnPanic(*s.Status(object), PanicMessage(s.Kind.Kind, cause))
@@ -84,5 +90,5 @@ func (s *Simple[O, S]) Report(ctx context.Context, object O, events []release.Ev
 
 // Footprint lists the objects of the kind that this process has state of.
 func (s *Simple[O, S]) Footprint() Footprint {
-	return FootprintOf(Footprint{"panicked": s.Panicked(), "recorder": s.Recorder.Keys(), "ongoing-events": s.ongoing.Keys()})
+	return FootprintOf(Footprint{"panicked": s.Panicked(), "acquisitions": s.AcquisitionKeys(), "recorder": s.Recorder.Keys(), "ongoing-events": s.ongoing.Keys()})
 }

@@ -57,6 +57,7 @@ type Metrics struct {
 	decisionDuration *prometheus.HistogramVec
 	lateness         *prometheus.HistogramVec
 	apiRequests      *prometheus.CounterVec
+	shardsHeld       *prometheus.GaugeVec
 	panics           *prometheus.CounterVec
 	rollouts         *rolloutSeries
 
@@ -137,6 +138,7 @@ func New(registerer prometheus.Registerer) *Metrics {
 		[]float64{.001, .005, .01, .05, .1, .25, .5, 1, 2, 5, 10, 60}, "kind")
 	m.apiRequests = d.counter("serin_api_requests_total",
 		"Requests to the API server; the code is none if there was no response.", "verb", "resource", "code")
+	m.shardsHeld = d.gauge("serin_shards_held", "Shards whose releases this process reconciles; no series without -shards.")
 	m.panics = d.counter("serin_panics_total",
 		"Reconciliations that panicked; the release reports it, and other releases are unaffected.", "kind")
 	m.rollouts = newRolloutSeries(d)
@@ -186,7 +188,11 @@ func (m *Metrics) Markdown() string {
 	var b strings.Builder
 	b.WriteString("| Metric | Type | Labels | Meaning |\n|---|---|---|---|\n")
 	for _, f := range m.families {
-		fmt.Fprintf(&b, "| `%s` | %s | `%s` | %s |\n", f.Name, f.Type, strings.Join(f.Labels, "`, `"), f.Help)
+		labels := "none"
+		if len(f.Labels) > 0 {
+			labels = "`" + strings.Join(f.Labels, "`, `") + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.Name, f.Type, labels, f.Help)
 	}
 	return b.String()
 }
@@ -196,6 +202,9 @@ func (m *Metrics) SetInfo(version, meshProvider string) {
 	m.info.WithLabelValues(version, meshProvider).Set(1)
 	m.rollouts.controller.WithLabelValues(version, runtime.Version()).Set(1)
 }
+
+// SetShardsHeld exports the number of shards that this process holds.
+func (m *Metrics) SetShardsHeld(shards int) { m.shardsHeld.WithLabelValues().Set(float64(shards)) }
 
 // Canary is the state of one Canary that the metrics show.
 type Canary struct {

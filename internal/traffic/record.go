@@ -104,18 +104,30 @@ func (t Target) UnmarkManaged(obj *unstructured.Unstructured) bool {
 // MarkedFor are the objects of a kind that a Rollout of that name manages according to their annotations. They must not be
 // modified.
 func (a *Applier) MarkedFor(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName) ([]*unstructured.Unstructured, error) {
+	marked, err := a.Marked(ctx, kind, key.Namespace)
+	if err != nil {
+		return nil, fmt.Errorf("find the objects that Rollout %s manages: %w", key, err)
+	}
+	return slices.DeleteFunc(marked, func(object *unstructured.Unstructured) bool {
+		return object.GetAnnotations()[argov1.ManagedByAnnotation] != key.Name
+	}), nil
+}
+
+// Marked are the objects of a kind in a namespace, or in all namespaces if it is empty, that any Rollout manages according to their
+// annotations. They must not be modified.
+func (a *Applier) Marked(ctx context.Context, kind schema.GroupVersionKind, namespace string) ([]*unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	err := a.clientFor(kind.Group).List(ctx, list, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy)
+	err := a.clientFor(kind.Group).List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
 	switch {
 	case meta.IsNoMatchError(err):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("list the objects of kind %s that Rollout %s manages: %w", kind.Kind, key, err)
+		return nil, fmt.Errorf("list the objects of kind %s: %w", kind.Kind, err)
 	}
 	var out []*unstructured.Unstructured
 	for i := range list.Items {
-		if list.Items[i].GetAnnotations()[argov1.ManagedByAnnotation] == key.Name {
+		if list.Items[i].GetAnnotations()[argov1.ManagedByAnnotation] != "" {
 			out = append(out, &list.Items[i])
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/serin-dev/serin/internal/queryrunner"
 	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/sharding"
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
@@ -35,6 +36,8 @@ type Parts struct {
 	Recorder *telemetry.Recorder
 	Jobs     *measure.Jobs
 	Metrics  *telemetry.Metrics
+	// Shards are the shards that this process holds; nil: it reconciles all AnalysisRuns.
+	Shards *sharding.Held
 	// InstanceID of the controller: it ignores runs with another ID. Empty: it reconciles runs without an ID.
 	InstanceID string
 }
@@ -56,6 +59,7 @@ func New(parts Parts) *Reconciler {
 			New:             func() *argov1.AnalysisRun { return &argov1.AnalysisRun{} },
 			Status:          func(object *argov1.AnalysisRun) *argov1.AnalysisRunStatus { return &object.Status },
 			ReconcileObject: r.reconcile,
+			Shards:          parts.Shards,
 		},
 		Recorder: parts.Recorder,
 	}

@@ -6,6 +6,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -14,6 +15,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/reconciler"
+	"github.com/serin-dev/serin/internal/sharding"
 )
 
 // Options of the controller.
@@ -40,6 +42,20 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *reconciler.Queue, o Options
 		}
 	}
 	return nil
+}
+
+// runs lists the AnalysisRuns.
+var runs = reconciler.Releases[*argov1.AnalysisRun]{
+	Kind:    argov1.AnalysisRunKind,
+	New:     func() *argov1.AnalysisRun { return &argov1.AnalysisRun{} },
+	NewList: func() client.ObjectList { return &argov1.AnalysisRunList{} },
+}
+
+// RequeueShard requeues the AnalysisRuns in the namespaces of a shard.
+func (r *Reconciler) RequeueShard(queue *reconciler.Queue) sharding.Requeue {
+	return func(ctx context.Context, inShard func(namespace string) bool) error {
+		return runs.RequeueShard(ctx, r.Client, queue, inShard)
+	}
 }
 
 func requestsForJob(_ context.Context, job *batchv1.Job) []reconcile.Request {

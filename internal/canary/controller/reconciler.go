@@ -23,6 +23,7 @@ import (
 	"github.com/serin-dev/serin/internal/readyourwrites"
 	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/sharding"
 	"github.com/serin-dev/serin/internal/telemetry"
 	"github.com/serin-dev/serin/internal/watching"
 )
@@ -40,6 +41,8 @@ type Parts struct {
 	Queries  *queryrunner.Runner
 	Reporter *Reporter
 	Metrics  *telemetry.Metrics
+	// Shards are the shards that this process holds; nil: it reconciles all Canaries.
+	Shards *sharding.Held
 	// Watch starts watches of these kinds of workloads and routes, so that changes of their objects requeue the releases. Add sets
 	// it; a caller without a manager must provide it.
 	Watch func(workloads, routes []schema.GroupVersionKind) error
@@ -72,8 +75,13 @@ func New(parts Parts) *Reconciler {
 		Serves:          func(*flaggerv1.Canary) bool { return true },
 		ReconcileObject: r.reconcile,
 		ReportPanic:     r.reportFault,
-		OnNotFound:      r.forget,
-		RetryAt:         r.memory.RetryAt,
+		OnNotFound: func(_ context.Context, key types.NamespacedName) (reconcile.Result, error) {
+			r.forget(key)
+			return reconcile.Result{}, nil
+		},
+		Shards:  parts.Shards,
+		Forget:  r.forget,
+		RetryAt: r.memory.RetryAt,
 	}
 	return r
 }
@@ -276,8 +284,8 @@ func (r *Reconciler) findPodProblems(ctx context.Context, key types.NamespacedNa
 	return nil
 }
 
-// forget drops the state of a Canary that no longer exists.
-func (r *Reconciler) forget(_ context.Context, key types.NamespacedName) (reconcile.Result, error) {
+// forget drops the state of a Canary that no longer exists, or that another process reconciles.
+func (r *Reconciler) forget(key types.NamespacedName) {
 	r.ceded.Forget(key, r.showOtherController)
 	r.Queries.Forget(key)
 	r.Workloads.Forget(key)
@@ -287,13 +295,19 @@ func (r *Reconciler) forget(_ context.Context, key types.NamespacedName) (reconc
 	r.newest.Forget(key)
 	r.memory.Forget(key)
 	r.Metrics.ForgetCanary(key.Namespace, key.Name)
-	return reconcile.Result{}, nil
+}
+
+// RequeueShard requeues the Canaries in the namespaces of a shard.
+func (r *Reconciler) RequeueShard(queue *reconciler.Queue) sharding.Requeue {
+	return func(ctx context.Context, inShard func(namespace string) bool) error {
+		return releases.RequeueShard(ctx, r.Client, queue, inShard)
+	}
 }
 
 // Footprint returns the keys of all state that this process keeps about Canaries.
 func (r *Reconciler) Footprint() reconciler.Footprint {
 	return reconciler.FootprintOf(reconciler.Footprint{
-		"panicked": r.frame.Panicked(), "dependents": r.dependents.Keys(), "ceded": r.ceded.Keys(), "memory": r.memory.Keys(), "newest": r.newest.Keys(),
+		"panicked": r.frame.Panicked(), "acquisitions": r.frame.AcquisitionKeys(), "dependents": r.dependents.Keys(), "ceded": r.ceded.Keys(), "memory": r.memory.Keys(), "newest": r.newest.Keys(),
 		"queue": r.Queue.Keys(flaggerv1.CanaryKind), "queries": r.Queries.Keys(), "recorder": r.Reporter.Recorder.Keys(), "ongoing-events": r.Reporter.OngoingEvents.Keys(),
 		"workloads": r.Workloads.CachedKeys(),
 	})

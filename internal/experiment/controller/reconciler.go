@@ -23,6 +23,7 @@ import (
 	"github.com/serin-dev/serin/internal/experiment"
 	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/sharding"
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
@@ -37,6 +38,8 @@ type Parts struct {
 	// Experiments: it is the recorder of the controller of Rollouts, which knows when a Rollout is deleted.
 	Recorder, Rollouts *telemetry.Recorder
 	Metrics            *telemetry.Metrics
+	// Shards are the shards that this process holds; nil: it reconciles all Experiments.
+	Shards *sharding.Held
 	// InstanceID of the controller: it ignores Experiments with another ID. Empty: it reconciles Experiments without an
 	// ID.
 	InstanceID string
@@ -62,6 +65,7 @@ func New(parts Parts) *Reconciler {
 			New:             func() *argov1.Experiment { return &argov1.Experiment{} },
 			Status:          func(object *argov1.Experiment) *argov1.ExperimentStatus { return &object.Status },
 			ReconcileObject: r.reconcile,
+			Shards:          parts.Shards,
 		},
 		Recorder: parts.Recorder,
 	}

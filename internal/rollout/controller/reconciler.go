@@ -31,6 +31,7 @@ import (
 	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/rollout"
+	"github.com/serin-dev/serin/internal/sharding"
 	"github.com/serin-dev/serin/internal/telemetry"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/watching"
@@ -43,6 +44,8 @@ type Parts struct {
 	Recorder      *telemetry.Recorder
 	OngoingEvents *telemetry.OngoingEvents
 	Metrics       *telemetry.Metrics
+	// Shards are the shards that this process holds; nil: it reconciles all Rollouts.
+	Shards *sharding.Held
 	// Notifications dispatches notifications; nil: there are none.
 	Notifications *dispatch.Dispatcher
 	// Watch starts watches of these kinds, so that changes of their objects requeue the releases. Add sets it; a caller without a
@@ -88,7 +91,12 @@ func New(parts Parts) *Reconciler {
 		ReconcileObject: r.reconcile,
 		ReportPanic:     r.reportFault,
 		OnNotFound:      r.restorer.reconcileGone,
-		RetryAt:         r.memory.RetryAt,
+		Shards:          parts.Shards,
+		Forget: func(key types.NamespacedName) { // the process that holds the shard restores the objects of a deleted Rollout
+			r.memory.forgetDeleted(key)
+			r.forget(key)
+		},
+		RetryAt: r.memory.RetryAt,
 	}
 	r.status = statusWriter{r.frame, r.memory, r.newest.rollouts, r.reporter}
 	return r
@@ -227,7 +235,7 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 // Footprint returns the keys of all state that this process keeps about Rollouts.
 func (r *Reconciler) Footprint() reconciler.Footprint {
 	parts := reconciler.Footprint{
-		"panicked": r.frame.Panicked(), "dependents": r.dependents.Keys(), "ceded": r.ceded.Keys(), "memory": r.memory.keys(), "newest": r.newest.rollouts.Keys(), "queue": r.Queue.Keys(argov1.RolloutKind),
+		"panicked": r.frame.Panicked(), "acquisitions": r.frame.AcquisitionKeys(), "dependents": r.dependents.Keys(), "ceded": r.ceded.Keys(), "memory": r.memory.keys(), "newest": r.newest.rollouts.Keys(), "queue": r.Queue.Keys(argov1.RolloutKind),
 		"newest-workloads": r.newest.workloads.Keys(), "recorder": r.Recorder.Keys(), "ongoing-events": r.OngoingEvents.Keys(),
 	}
 	if r.Queries != nil {

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -25,6 +26,8 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/endpoints"
 	"github.com/serin-dev/serin/internal/reconciler"
+	"github.com/serin-dev/serin/internal/sharding"
+	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/watching"
 )
 
@@ -157,6 +160,32 @@ func (r *Reconciler) AffectedReleases(ctx context.Context, kind schema.GroupKind
 			}
 		}
 		return requests
+	}
+}
+
+// RequeueShard requeues the Rollouts in the namespaces of a shard, and those whose marks objects carry, whether they exist or not.
+func (r *Reconciler) RequeueShard(queue *reconciler.Queue) sharding.Requeue {
+	return func(ctx context.Context, inShard func(namespace string) bool) error {
+		if err := releases.RequeueShard(ctx, r.Client, queue, inShard); err != nil {
+			return err
+		}
+		for _, kind := range append([]schema.GroupVersionKind{serviceKind}, r.MarkedKinds...) {
+			marked, err := r.Applier.Marked(ctx, kind, "")
+			switch {
+			case reconciler.NeedsUser(err), errors.Is(err, traffic.ErrUnreachable):
+				continue // their API server cannot be read; the watch of the kind notifies when it can
+			case err != nil:
+				return err
+			}
+			for _, object := range marked {
+				for _, request := range managerRequests(object) {
+					if inShard(request.Namespace) {
+						queue.Add(request.NamespacedName)
+					}
+				}
+			}
+		}
+		return nil
 	}
 }
 
