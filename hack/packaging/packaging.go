@@ -46,9 +46,10 @@ type Permissions struct {
 	Canaries       []rbacv1.PolicyRule `json:"canaries"`
 	ConfigTracking []rbacv1.PolicyRule `json:"configTracking"`
 	Rollouts       []rbacv1.PolicyRule `json:"rollouts"`
-	// Own and OwnRollouts are needed in the namespace of the controller only.
+	// Own, OwnRollouts and Shards are needed in the namespace of the controller only, Shards with several replicas that act.
 	Own         []rbacv1.PolicyRule `json:"own"`
 	OwnRollouts []rbacv1.PolicyRule `json:"ownRollouts"`
+	Shards      []rbacv1.PolicyRule `json:"shards"`
 	Providers   []Group             `json:"providers"`
 	// Metrics are needed only where MetricTemplates name these services.
 	Metrics []Group `json:"metrics"`
@@ -73,6 +74,8 @@ func (r *Permissions) role(kind, name string) (rules *[]rbacv1.PolicyRule, known
 		return &r.Own, true
 	case "Role/serin-rollouts":
 		return &r.OwnRollouts, true
+	case "Role/serin-shards":
+		return &r.Shards, true
 	default:
 		return nil, false
 	}
@@ -109,6 +112,7 @@ func Files(root string) (map[string][]byte, error) {
 		{"config/rbac/rollouts.yaml", "ClusterRole", "serin-rollouts", permissions.Rollouts},
 		{"config/rbac/own.yaml", "Role", "serin", permissions.Own},
 		{"config/rbac/own-rollouts.yaml", "Role", "serin-rollouts", permissions.OwnRollouts},
+		{"config/components/shards/role.yaml", "Role", "serin-shards", permissions.Shards},
 		{"config/namespaced/role.yaml", "Role", "serin", slices.Concat(permissions.shared(false), permissions.Canaries, permissions.ConfigTracking, permissions.Rollouts, permissions.Own)},
 	} {
 		object := rbacv1.ClusterRole{

@@ -44,7 +44,8 @@ func (l *Leases) fenceBody(request *http.Request) *http.Request {
 		return request
 	}
 	fenced := request.WithContext(request.Context())
-	permitted := func() error { return l.Check(request.Context()) }
+	ctx := request.Context()
+	permitted := func() error { return l.Check(ctx) }
 	fenced.Body = fencedBody{request.Body, permitted}
 	if request.GetBody != nil { // a transport sends a request again whose connection was lost
 		fenced.GetBody = func() (io.ReadCloser, error) {

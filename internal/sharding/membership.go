@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -47,7 +46,7 @@ func (m *membership) renew(ctx context.Context) error {
 		_, err = m.leases.Create(ctx, &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Name: m.name, Labels: map[string]string{instanceLabel: m.instance, shardsLabel: strconv.Itoa(m.shards)}},
 			Spec: coordinationv1.LeaseSpec{
-				HolderIdentity: &m.identity, LeaseDurationSeconds: new(int32(m.observed.duration / time.Second)), AcquireTime: &now, RenewTime: &now,
+				HolderIdentity: &m.identity, LeaseDurationSeconds: new(int32(m.observed.duration.Seconds())), AcquireTime: &now, RenewTime: &now,
 			},
 		}, metav1.CreateOptions{})
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // shardLock is the lock of the Lease of a shard for one election. It is acquired once: a process that was suspended finds the
-// Lease released by its successor, and the election would renew it as if nobody else had held it. The process must lose the
+// Lease released by its successor, and the election would renew it as if it had held it throughout. The process must lose the
 // election first, because its reconciliations and its memory are older than the writes of the successor.
 //
 // An expired Lease seems to have no holder: the election would begin to observe it only when the shard is assigned to this
@@ -54,7 +54,7 @@ func (l *shardLock) Update(ctx context.Context, record resourcelock.LeaderElecti
 // checkFirst returns an error unless this is the first acquisition.
 func (l *shardLock) checkFirst() error {
 	if l.acquired {
-		return fmt.Errorf("Lease %s was held by another process meanwhile", l.Describe())
+		return fmt.Errorf("renew Lease %s: another process has held it meanwhile", l.Describe())
 	}
 	return nil
 }

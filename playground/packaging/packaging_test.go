@@ -172,19 +172,21 @@ func TestRenderedObjectsAreAdmitted(t *testing.T) {
 func TestInvalidValuesAreRejectedWithAMessage(t *testing.T) {
 	t.Parallel()
 	for values, want := range map[string]string{
-		"meshProvder: istio":                                           "meshProvder",
-		"logLevel: loud":                                               "logLevel",
-		"metricsServer: prometheus:9090":                               "metricsServer",
-		"leaderElection: {replicaCount: many}":                         "replicaCount",
-		"leaderElection: {enabled: false, replicaCount: 2}":            "several controllers would act at once",
-		"slack: {url: \"http://x\"}":                                   "name the channel",
-		"prometheus: {install: true}":                                  "this chart brings no Prometheus",
-		"rbac: {providers: [istoi]}":                                   "rbac.providers names istoi",
-		"additionalArguments: [drain-delay]":                           "additionalArguments",
-		"additionalArguments: [-instance-id=blue]":                     "set the value instanceID",
-		"apis: [canary, canaries]":                                     "apis",
-		"apis: []":                                                     "apis",
-		"instanceID: Blue":                                             "instanceID",
+		"meshProvder: istio":                                "meshProvder",
+		"logLevel: loud":                                    "logLevel",
+		"metricsServer: prometheus:9090":                    "metricsServer",
+		"leaderElection: {replicaCount: many}":              "replicaCount",
+		"leaderElection: {enabled: false, replicaCount: 2}": "several controllers would act at once",
+		"shards: 1":                                "shards",
+		"additionalArguments: [\"-shards=12\"]":    "set the value shards",
+		"slack: {url: \"http://x\"}":               "name the channel",
+		"prometheus: {install: true}":              "this chart brings no Prometheus",
+		"rbac: {providers: [istoi]}":               "rbac.providers names istoi",
+		"additionalArguments: [drain-delay]":       "additionalArguments",
+		"additionalArguments: [-instance-id=blue]": "set the value instanceID",
+		"apis: [canary, canaries]":                 "apis",
+		"apis: []":                                 "apis",
+		"instanceID: Blue":                         "instanceID",
 		"prometheusRule: {enabled: true}\npodMonitor: {enabled: true}": "honorLabels",
 	} {
 		_, _, err := render(values, "default")
@@ -216,7 +218,8 @@ func TestEveryInstallationHasTheDocumentedPermissions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := permissions(t, parseObjects(t, string(text)), "Role")
+	documented := slices.DeleteFunc(parseObjects(t, string(text)), func(object *unstructured.Unstructured) bool { return object.GetName() == "serin-shards" })
+	own := permissions(t, documented, "Role") // TestPermissionsDependOnTheEnabledFeatures checks those of shards
 	if diff := cmp.Diff(own, permissions(t, all, "Role")); diff != "" {
 		t.Errorf("the chart, in its own namespace (-documented +got):\n%s", diff)
 	}
@@ -278,6 +281,7 @@ func TestPermissionsDependOnTheEnabledFeatures(t *testing.T) {
 			[]string{"argoproj.io/rollouts  patch", "coordination.k8s.io/leases flagger-leader-election,argo-rollouts-controller-lock-blue list"},
 			nil, "serin-blue",
 		},
+		{"shards: 12", "shards", []string{"flagger.app/canaries  patch"}, []string{"coordination.k8s.io/leases  delete"}, "serin"},
 	} {
 		chart, _, err := render(tt.values, "default")
 		if err != nil {
@@ -302,6 +306,11 @@ func TestPermissionsDependOnTheEnabledFeatures(t *testing.T) {
 			for _, verb := range []string{"get", "update"} {
 				if !has(own, "coordination.k8s.io/leases "+tt.lease+" "+verb) || has(cluster, "coordination.k8s.io/leases  create") {
 					t.Errorf("%s: wrong permissions for Leases: %q", source, own)
+				}
+			}
+			for _, verb := range []string{"get", "list", "create", "update", "patch", "delete"} {
+				if sharded := strings.Contains(tt.values, "shards"); has(own, "coordination.k8s.io/leases  "+verb) != (sharded || verb == "create") {
+					t.Errorf("%s: permission to %s all Leases of the namespace, with shards %t", source, verb, sharded)
 				}
 			}
 		}

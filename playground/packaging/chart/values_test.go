@@ -81,6 +81,10 @@ func TestValuesSetTheArguments(t *testing.T) {
 		"leaderElection: {enabled: false}": {
 			remove: []string{"-enable-leader-election=true", "-leader-election-namespace=serin-system"},
 		},
+		"shards: 12": {add: []string{"-shards=12"}},
+		"{leaderElection: {enabled: false, replicaCount: 3}, shards: 12}": {
+			[]string{"-shards=12"}, []string{"-enable-leader-election=true"},
+		},
 		"threadiness: 20":            {add: []string{"-threadiness=20"}},
 		"kubeconfigQPS: 100":         {add: []string{"-kubeconfig-qps=100"}},
 		"kubeconfigBurst: '250'":     {add: []string{"-kubeconfig-burst=250"}},
@@ -133,6 +137,7 @@ var changes = map[string]any{
 	"logLevel":                         "debug",
 	"metricsServer":                    "http://elsewhere:9090",
 	"image.pullPolicy":                 "Always",
+	"shards":                           12,
 	"threadiness":                      7,
 	"kubeconfigQPS":                    7,
 	"kubeconfigBurst":                  7,
