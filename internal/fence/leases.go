@@ -35,6 +35,12 @@ func WithLease(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, leaseKey{}, name)
 }
 
+// LeaseOf returns the Lease of a shard that writes with this context require; empty: only the leader Lease.
+func LeaseOf(ctx context.Context) string {
+	name, _ := ctx.Value(leaseKey{}).(string)
+	return name
+}
+
 // Check returns ErrNotLeader if a write with this context must not be sent now.
 func (l *Leases) Check(ctx context.Context) error {
 	if l == nil {
@@ -43,8 +49,8 @@ func (l *Leases) Check(ctx context.Context) error {
 	if err := l.leader.Check(); err != nil {
 		return err
 	}
-	name, required := ctx.Value(leaseKey{}).(string)
-	if !required {
+	name := LeaseOf(ctx)
+	if name == "" {
 		return nil
 	}
 	shard, known := l.shards[name]

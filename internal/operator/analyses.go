@@ -58,7 +58,7 @@ func (p process) serveAnalyses(ctx context.Context, own cluster.Cluster, newReco
 		InstanceID: p.flags.Argo.InstanceID,
 	})
 	p.shards.onChange(reconciler.RequeueShard(queue))
-	p.metrics.RegisterAnalyses(analysiscontroller.ReadSeries(ctx, own.GetCache()))
+	p.metrics.RegisterAnalyses(analysiscontroller.ReadSeries(ctx, own.GetCache(), p.shards.held()))
 	return reconciler.Add(p.mgr, queue, analysiscontroller.Options{Workers: p.flags.Argo.AnalysisThreads, Cache: own.GetCache(), Jobs: jobCache})
 }
 

@@ -7,6 +7,8 @@ import (
 
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/serin-dev/serin/internal/fence"
 )
 
 func TestAProcessWithoutShardsHoldsEverything(t *testing.T) {
@@ -24,7 +26,10 @@ func TestAShardIsIdleWhenItsLastReconciliationEnds(t *testing.T) {
 		t.Error("a shard is held at the start")
 	}
 	h.Acquire(0)
-	_, endFirst, _ := h.Begin(t.Context(), "shop")
+	ctx, endFirst, _ := h.Begin(t.Context(), "shop")
+	if lease := fence.LeaseOf(ctx); lease != "serin-shard-0" || fence.LeaseOf(h.Context(t.Context(), "shop")) != lease {
+		t.Errorf("writes of the reconciliation require Lease %q", lease)
+	}
 	_, endSecond, _ := h.Begin(t.Context(), "web")
 	if !h.Lose(0) || h.Lose(0) {
 		t.Error("a shard is lost once")

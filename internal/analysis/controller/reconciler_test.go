@@ -34,6 +34,7 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/queryrunner"
 	"github.com/serin-dev/serin/internal/reconciler"
+	"github.com/serin-dev/serin/internal/sharding"
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
@@ -291,7 +292,7 @@ func TestReadSeries(t *testing.T) {
 		&argov1.AnalysisTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "errors"}, Spec: argov1.AnalysisTemplateSpec{Metrics: twice}},
 		&argov1.Experiment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "e"}, Status: argov1.ExperimentStatus{Phase: argov1.AnalysisPhaseRunning}})
 	registry := prometheus.NewRegistry()
-	telemetry.New(registry).RegisterAnalyses(controller.ReadSeries(t.Context(), o.client))
+	telemetry.New(registry).RegisterAnalyses(controller.ReadSeries(t.Context(), o.client, nil))
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -310,6 +311,21 @@ func TestReadSeries(t *testing.T) {
 		if !strings.Contains(strings.ReplaceAll(all.String(), " ", ""), strings.ReplaceAll(want, " ", "")) {
 			t.Errorf("%s is not in\n%s", want, all.String())
 		}
+	}
+}
+
+// TestSeriesOfOtherShardsAreOmitted: each object has its series in one replica.
+func TestSeriesOfOtherShardsAreOmitted(t *testing.T) {
+	meta := metav1.ObjectMeta{Namespace: "shop", Name: "a"}
+	o := open(t, "", analysisRun(), &argov1.AnalysisTemplate{ObjectMeta: meta}, &argov1.Experiment{ObjectMeta: meta})
+	shards := sharding.NewHeld(sharding.LeaseNames("serin", 1))
+	read := controller.ReadSeries(t.Context(), o.client, shards)
+	if got := read(); len(got.Runs)+len(got.Experiments)+len(got.Templates) > 0 {
+		t.Errorf("of another shard: %+v", got)
+	}
+	shards.Acquire(0)
+	if got := read(); len(got.Runs) != 1 || len(got.Experiments) != 1 || len(got.Templates) != 1 {
+		t.Errorf("of a held shard: %+v", got)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/sharding"
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
@@ -14,8 +15,9 @@ import (
 const readTimeout = time.Second
 
 // ReadSeries returns a function that reads the content of the series about AnalysisRuns, Experiments and their
-// templates from a cache. Kinds that cannot be read are omitted: their CustomResourceDefinitions may be missing.
-func ReadSeries(ctx context.Context, cached client.Reader) func() telemetry.Analyses {
+// templates from a cache. Kinds that cannot be read are omitted: their CustomResourceDefinitions may be missing. So are objects in
+// the shards of other processes, which export their series.
+func ReadSeries(ctx context.Context, cached client.Reader, shards *sharding.Held) func() telemetry.Analyses {
 	return func() telemetry.Analyses {
 		ctx, cancel := context.WithTimeout(ctx, readTimeout)
 		defer cancel()
@@ -23,18 +25,26 @@ func ReadSeries(ctx context.Context, cached client.Reader) func() telemetry.Anal
 		runs := &argov1.AnalysisRunList{}
 		if cached.List(ctx, runs, client.UnsafeDisableDeepCopy) == nil {
 			for i := range runs.Items {
-				out.Runs = append(out.Runs, runSeries(&runs.Items[i]))
+				if shards.Holds(runs.Items[i].Namespace) {
+					out.Runs = append(out.Runs, runSeries(&runs.Items[i]))
+				}
 			}
 		}
 		experiments := &argov1.ExperimentList{}
 		if cached.List(ctx, experiments, client.UnsafeDisableDeepCopy) == nil {
 			for _, e := range experiments.Items {
+				if !shards.Holds(e.Namespace) {
+					continue
+				}
 				out.Experiments = append(out.Experiments, telemetry.Run{Namespace: e.Namespace, Name: e.Name, Phase: string(e.Status.Phase)})
 			}
 		}
 		templates := &argov1.AnalysisTemplateList{}
 		if cached.List(ctx, templates, client.UnsafeDisableDeepCopy) == nil {
 			for _, t := range templates.Items {
+				if !shards.Holds(t.Namespace) {
+					continue
+				}
 				out.Templates = append(out.Templates, telemetry.Template{Namespace: t.Namespace, Name: t.Name, Metrics: metricSeries(t.Spec.Metrics)})
 			}
 		}

@@ -1,0 +1,186 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/sharding"
+	"github.com/serin-dev/serin/internal/waittest"
+	"github.com/serin-dev/serin/playground/apiproxy"
+)
+
+const (
+	numberOfShards = 6
+	shardLeaseTime = 6 * time.Second
+	// shardInstance separates the Rollouts of this test from those of others, because its replicas serve all namespaces.
+	shardInstance = "sharded"
+)
+
+// writeLog records which replica writes in which namespace, in the order in which the requests arrive.
+type writeLog struct {
+	mu      sync.Mutex
+	writers map[string][]string // by namespace; one entry for consecutive writes of one replica
+}
+
+// record is a fault of a proxy that injects none.
+func (l *writeLog) record(replica string) func(http.ResponseWriter, *http.Request, apiproxy.Request) bool {
+	return func(_ http.ResponseWriter, r *http.Request, kind apiproxy.Request) bool {
+		_, rest, namespaced := strings.Cut(r.URL.Path, "/namespaces/")
+		if !namespaced || slices.Contains([]string{"get", "list", "watch"}, kind.Verb) || slices.Contains([]string{"events", "leases"}, kind.Resource) || strings.HasSuffix(kind.Resource, "reviews") {
+			return false
+		}
+		namespace, _, _ := strings.Cut(rest, "/")
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if writers := l.writers[namespace]; len(writers) == 0 || writers[len(writers)-1] != replica {
+			l.writers[namespace] = append(writers, replica)
+		}
+		return false
+	}
+}
+
+func (l *writeLog) in(namespace string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.writers[namespace])
+}
+
+// startShardReplica starts one replica behind a proxy that records its writes.
+func startShardReplica(t *testing.T, name string, log *writeLog) {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", controllerKubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS = -1
+	proxy, err := apiproxy.Start(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy.SetFault(log.record(name))
+	argv := slices.Concat([]string{serin}, shortIntervalFlags(), []string{
+		"-master", proxy.URL, "-apis", "rollout", "-instance-id", shardInstance, "-shards", fmt.Sprint(numberOfShards), "-leader-election-namespace", "default",
+		"-adopt-while-peer-runs", // the Lease of an Argo Rollouts with this instance ID may not be read
+		"-leader-election-lease-duration", shardLeaseTime.String(), "-leader-election-renew-deadline", "4s", "-leader-election-retry-period", "1s",
+	})
+	if _, err := shared.StartProcess(name, argv, []string{"POD_NAMESPACE=default"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("end of the log of %s:\n%s", name, shared.Tail(name, 30))
+		}
+		if err := errors.Join(shared.Kill(name), proxy.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// shardHolders returns the number of shards of each holder.
+func shardHolders(t *testing.T) map[string]int {
+	t.Helper()
+	holders := map[string]int{}
+	for _, name := range sharding.LeaseNames("serin-"+shardInstance, numberOfShards) {
+		lease, err := shared.Client.CoordinationV1().Leases("default").Get(t.Context(), name, metav1.GetOptions{})
+		if err == nil && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "" {
+			holders[*lease.Spec.HolderIdentity]++
+		}
+	}
+	return holders
+}
+
+// waitForShards waits until each of the holders has as many shards.
+func waitForShards(t *testing.T, holders, each int) {
+	t.Helper()
+	waittest.Until(t, fmt.Sprintf("%d replicas hold %d shards each", holders, each), func() error {
+		current := shardHolders(t)
+		for _, n := range current {
+			if n != each {
+				return fmt.Errorf("got %v", current)
+			}
+		}
+		if len(current) != holders {
+			return fmt.Errorf("got %v", current)
+		}
+		return nil
+	})
+}
+
+// TestReplicasShareTheReleases kills one of three replicas in the middle of releases, with a namespace in each shard. The other
+// replicas continue its releases, and no namespace has two writers.
+func TestReplicasShareTheReleases(t *testing.T) {
+	t.Parallel()
+	log := &writeLog{writers: map[string][]string{}}
+	replicas := []string{"serin-shards-a", "serin-shards-b", "serin-shards-c"}
+	for _, name := range replicas {
+		startShardReplica(t, name, log)
+	}
+	waitForShards(t, 3, 2)
+
+	teams := make([]*environment, numberOfShards)
+	for i, shard := 0, 0; shard < numberOfShards; i++ {
+		if name := fmt.Sprintf("shards-%d", i); sharding.ShardOf(name, numberOfShards) == shard {
+			teams[shard] = newEnvironment(t, name)
+			shard++
+		}
+	}
+	strategy := `{canary: {steps: [{setWeight: 50}, {pause: {duration: 20s}}, {setWeight: 75}, {pause: {duration: 1s}}]}}`
+	for _, team := range teams {
+		team.apply(rolloutManifest(t, "cart", 2, strategy))
+		team.patch(rollouts, "cart", `{"metadata":{"labels":{"`+argov1.InstanceIDLabel+`":"`+shardInstance+`"}}}`)
+	}
+	for _, team := range teams {
+		team.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+		team.releaseVersion("cart", "v2")
+	}
+	for _, team := range teams {
+		team.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "")
+	}
+	namespaces := map[string][]string{} // by replica
+	for _, team := range teams {
+		writers := log.in(team.namespace)
+		if len(writers) != 1 {
+			t.Fatalf("namespace %s was written by %v, want one replica", team.namespace, writers)
+		}
+		namespaces[writers[0]] = append(namespaces[writers[0]], team.namespace)
+	}
+	for _, name := range replicas {
+		if len(namespaces[name]) != 2 {
+			t.Errorf("the replicas wrote %v, want two namespaces each", namespaces)
+		}
+	}
+
+	killed := time.Now()
+	if err := shared.Kill(replicas[0]); err != nil {
+		t.Fatal(err)
+	}
+	waitForShards(t, 2, 3)
+	// The time from the last renewal until the Lease expires, until both sides notice it at their next attempts, and a margin for a
+	// busy machine.
+	if took, limit := time.Since(killed), shardLeaseTime+2*time.Second+10*time.Second; took > limit {
+		t.Errorf("the takeover took %s, want at most %s", took, limit)
+	}
+	for _, team := range teams {
+		team.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+		team.waitForPods("cart", "v2=2")
+		writers := log.in(team.namespace)
+		if slices.Contains(namespaces[replicas[0]], team.namespace) && len(writers) < 2 {
+			t.Errorf("namespace %s of the killed replica was only written by %v", team.namespace, writers)
+		}
+		if slices.Sort(writers); len(slices.Compact(slices.Clone(writers))) != len(writers) {
+			t.Errorf("namespace %s was written alternately: %v", team.namespace, log.in(team.namespace))
+		}
+	}
+}
