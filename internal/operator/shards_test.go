@@ -54,7 +54,7 @@ func TestEachProcessHasItsOwnIdentity(t *testing.T) {
 // contextRecorder records the context of a patch.
 type contextRecorder struct {
 	client.Client
-	ctx context.Context //nolint:containedctx // the test inspects it
+	ctx context.Context
 }
 
 func (r *contextRecorder) Patch(ctx context.Context, _ client.Object, _ client.Patch, _ ...client.PatchOption) error {

@@ -91,11 +91,12 @@ func (c *Coordinator) NeedLeaderElection() bool { return true }
 
 // Start implements manager.Runnable. It returns when all shards are released.
 func (c *Coordinator) Start(ctx context.Context) error {
+	c.ReportHeld(0)
 	ticker := c.Clock.NewTicker(c.RetryPeriod)
 	defer ticker.Stop()
 	for {
 		if err := c.assign(ctx); err != nil && ctx.Err() == nil {
-			c.Logger.Error(err, "Could not observe the members, and left the assignment of the shards unchanged")
+			c.Logger.Error(err, "Could not observe the members of the group, and retries")
 		}
 		select {
 		case <-ctx.Done():
@@ -111,7 +112,7 @@ func (c *Coordinator) assign(ctx context.Context) error {
 		return err
 	}
 	members, err := c.members.live(ctx)
-	if err != nil {
+	if members == nil {
 		return err
 	}
 	for shard, member := range Assign(c.Shards, members) {
@@ -127,7 +128,7 @@ func (c *Coordinator) assign(ctx context.Context) error {
 			held.cancel()
 		}
 	}
-	return nil
+	return err
 }
 
 // stop leaves the group of members, so that the others take over at once, and releases all shards.

@@ -64,7 +64,7 @@ func (l *GroupLock) Update(ctx context.Context, record resourcelock.LeaderElecti
 func (l *GroupLock) renew(ctx context.Context, at time.Time) error {
 	patch, err := json.Marshal([]map[string]any{
 		{"op": "test", "path": "/spec/holderIdentity", "value": l.Identity()},
-		{"op": "replace", "path": "/spec/renewTime", "value": metav1.NewMicroTime(at)},
+		{"op": "add", "path": "/spec/renewTime", "value": metav1.NewMicroTime(at)},
 	})
 	if err != nil {
 		return fmt.Errorf("renew Lease %s: %w", l.Describe(), err)

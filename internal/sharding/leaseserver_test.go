@@ -25,7 +25,9 @@ type leaseServer struct {
 
 	mu      sync.Mutex
 	version int
-	leases  map[string]*coordinationv1.Lease
+	// forbidsDeletes answers each deletion with 403.
+	forbidsDeletes bool
+	leases         map[string]*coordinationv1.Lease
 }
 
 func newLeaseServer(t *testing.T) *leaseServer {
@@ -62,7 +64,7 @@ func (s *leaseServer) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 var reasons = map[int]metav1.StatusReason{
-	http.StatusNotFound: metav1.StatusReasonNotFound, http.StatusConflict: metav1.StatusReasonConflict, http.StatusUnprocessableEntity: metav1.StatusReasonInvalid,
+	http.StatusForbidden: metav1.StatusReasonForbidden, http.StatusNotFound: metav1.StatusReasonNotFound, http.StatusConflict: metav1.StatusReasonConflict, http.StatusUnprocessableEntity: metav1.StatusReasonInvalid,
 }
 
 func (s *leaseServer) serve(request *http.Request, name string, body []byte) (code int, object any) {
@@ -99,6 +101,9 @@ func (s *leaseServer) serve(request *http.Request, name string, body []byte) (co
 		}
 		return http.StatusOK, s.store(patched)
 	case http.MethodDelete:
+		if s.forbidsDeletes {
+			return http.StatusForbidden, nil
+		}
 		var options metav1.DeleteOptions
 		if err := json.Unmarshal(body, &options); err != nil {
 			s.t.Error(err)

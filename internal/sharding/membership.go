@@ -3,6 +3,7 @@ package sharding
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -57,30 +58,29 @@ func (m *membership) renew(ctx context.Context) error {
 }
 
 // live returns the identities of the live members with the same number of shards, including this one. It deletes the Leases of
-// dead members: their names are those of pods that never return, and the deletion lets the replicas agree sooner.
+// dead members: their names are those of pods that never return, and the deletion lets the replicas agree sooner. The error of a
+// deletion comes with the members.
 func (m *membership) live(ctx context.Context) ([]string, error) {
 	list, err := m.leases.List(ctx, metav1.ListOptions{LabelSelector: instanceLabel + "=" + m.instance})
 	if err != nil {
 		return nil, fmt.Errorf("list the Leases of the members: %w", err)
 	}
 	m.observed.observe(list.Items)
-	members := []string{m.identity}
+	members, failed := []string{m.identity}, []error(nil)
 	for i := range list.Items {
 		lease := &list.Items[i]
 		if lease.Name == m.name || !strings.HasPrefix(lease.Name, m.prefix) {
 			continue
 		}
 		if m.observed.hasExpired(lease.Name, resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)) {
-			if err := m.deleteUnchanged(ctx, lease); err != nil {
-				return nil, err
-			}
+			failed = append(failed, m.deleteUnchanged(ctx, lease))
 			continue
 		}
 		if holder := lease.Spec.HolderIdentity; holder != nil && lease.Labels[shardsLabel] == strconv.Itoa(m.shards) {
 			members = append(members, *holder)
 		}
 	}
-	return members, nil
+	return members, errors.Join(failed...)
 }
 
 // deleteUnchanged deletes the Lease of a member, unless the member has renewed it since.

@@ -47,6 +47,11 @@ func TestMembersAreLiveWhileTheyRenew(t *testing.T) {
 	renew(own)
 	check("before the Lease expires", "a", "b")
 	clk.Step(time.Second)
+	server.forbidsDeletes = true
+	if got, err := own.live(t.Context()); err == nil || !slices.Equal(got, []string{"a"}) {
+		t.Errorf("without permission to delete Leases: %v, %v", got, err)
+	}
+	server.forbidsDeletes = false
 	check("after the Lease has expired", "a")
 	if names := server.names("serin-member-"); !slices.Equal(names, []string{"serin-member-a", "serin-member-d"}) {
 		t.Errorf("the remaining Leases are %v", names)
