@@ -341,7 +341,7 @@ func TestALostShardIsAcquiredAgainWithoutOldReconciliations(t *testing.T) {
 	})
 }
 
-// TestReplicasWithAnotherNumberOfShardsWait until all replicas with the first number have ended. So does a single leader.
+// TestReplicasWithAnotherNumberOfShardsWait until all replicas with the first number have ended.
 func TestReplicasWithAnotherNumberOfShardsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newLeaseServer(t)
@@ -357,6 +357,34 @@ func TestReplicasWithAnotherNumberOfShardsWait(t *testing.T) {
 			}
 		}
 		waitUntil(t, "the replica with 4 shards holds all", leaseDuration+5*retryPeriod, all, allHeld(next))
+	})
+}
+
+// TestShardsWaitForASingleLeader, as during an upgrade that enables them.
+func TestShardsWaitForASingleLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newLeaseServer(t)
+		leading, stopLeading := context.WithCancel(t.Context())
+		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+			Lock: newTestLock(t, server, "single", "serin"), LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod, ReleaseOnCancel: true,
+			Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() {}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var running sync.WaitGroup
+		running.Go(func() { elector.Run(leading) })
+		waitUntil(t, "the single leader leads", leaseDuration, nil, elector.IsLeader)
+		r := startReplica(t, server, "a", 6)
+		defer stopAll(r)
+		ends := time.Now().Add(2 * leaseDuration)
+		waitUntil(t, "a while has passed", time.Minute, []*replica{r}, func() bool { return time.Now().After(ends) })
+		if held := r.holds(); len(held) > 0 {
+			t.Errorf("holds %v next to a single leader", held)
+		}
+		stopLeading()
+		running.Wait()
+		waitUntil(t, "the replica holds all shards", 5*retryPeriod, []*replica{r}, allHeld(r))
 	})
 }
 
