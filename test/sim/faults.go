@@ -22,6 +22,7 @@ const (
 	Crashes    FaultClass = "crash"       // the process crashes at any point
 	Pauses     FaultClass = "pause"       // the process is suspended, another one becomes the leader, and it resumes
 	ClockJumps FaultClass = "clock"       // the wall clock is set
+	Moves      FaultClass = "move"        // the shard of all releases moves to another process
 	Preemption FaultClass = "preemption"  // a task does not run for a while between two reads of a cache
 	Pruning    FaultClass = "pruning"     // the stored definition drops the additive status
 )

@@ -16,6 +16,7 @@ import (
 
 	"github.com/serin-dev/serin/internal/fence"
 	"github.com/serin-dev/serin/internal/readyourwrites"
+	"github.com/serin-dev/serin/internal/sharding"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -40,6 +41,8 @@ type Instance struct {
 	// server.
 	Cache          *store.Cache
 	Client, Reader client.Client
+	// Shards are the shards that the process holds; nil: it is not sharded.
+	Shards *sharding.Held
 	// Enqueue queues a release for immediate reconciliation.
 	Enqueue func(reconcile.Request)
 
@@ -49,6 +52,8 @@ type Instance struct {
 	tasks          map[*task]bool
 	alive          bool
 	suspended      bool
+	draining       bool     // it hands the shard over, and waits for running reconciliations
+	drained        bool     // it has handed the shard over, and no reconciliation was running
 	deferred       []func() // what became due while the process was suspended
 	fence          *fence.Fence
 	receivedEvents int // number of deliveries to the cache
@@ -80,10 +85,17 @@ const (
 
 // Start creates a process, which reconciles every release once.
 func (w *World) Start(name string) *Instance {
+	i := w.startStandby(name)
+	i.acquire()
+	return i
+}
+
+// startStandby creates a process that fills its caches. Until it acquires the shard, a sharded process reconciles nothing.
+func (w *World) startStandby(name string) *Instance {
 	w.sequence++
-	i := &Instance{Name: name, world: w, tasks: map[*task]bool{}, alive: true}
+	i := &Instance{Name: name, world: w, tasks: map[*task]bool{}, alive: true, Shards: w.newHeld()}
 	i.Clock = &wallClock{w, i}
-	i.fence = fence.New(monotonic{w}, leaseDuration, "serin")
+	i.fence = fence.New(monotonic{w}, leaseDuration, shardLease)
 	i.Cache = w.Server.NewCache(store.CacheOptions{
 		ListLag: func(schema.GroupKind) int { return i.drawListLag() },
 		Started: func(kind schema.GroupKind, changes []store.Change) {
@@ -100,7 +112,6 @@ func (w *World) Start(name string) *Instance {
 	i.Client = readyourwrites.WithBoundedWait(i.Cache.Client(name, store.AsLibrary), i.Reader, i.Clock, i.afterFunc)
 	w.instances = append(w.instances, i)
 	w.Trace("%s starts", name)
-	w.Publish(ProcessStarted{Instance: name})
 	for _, kind := range w.kinds {
 		r := &workQueue{
 			instance: i, dirty: map[reconcile.Request]bool{}, processing: map[reconcile.Request]*reconciliation{},
@@ -184,6 +195,9 @@ func (i *Instance) Crash(why string) {
 	i.world.Publish(ProcessCrashed{Instance: i.Name})
 	i.killTasks()
 	i.world.instances = slices.DeleteFunc(i.world.instances, func(o *Instance) bool { return o == i })
+	if i.world.holder == i {
+		i.world.replaceHolder()
+	}
 }
 
 // Suspend suspends the process until Resume, which runs everything that became due in the meantime.
@@ -195,7 +209,7 @@ func (i *Instance) Suspend() {
 // renewLease renews the Lease unless another process has taken over. A real process does so all the time while it runs; the
 // simulator does when the Lease is needed.
 func (i *Instance) renewLease() {
-	if i.world.instances[len(i.world.instances)-1] == i {
+	if i.world.holder == i {
 		i.fence.Renew(i.world.now)
 	}
 }
@@ -391,6 +405,7 @@ func (w callHook) Before(call store.Call) store.Fault {
 		return store.Fault{}
 	}
 	if i.isFenced(call) { // the request is not sent
+		w.checkWriteAttempt(t, call)
 		return store.Fault{Err: fence.ErrNotLeader}
 	}
 	w.callCount++

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 )
 
@@ -18,6 +19,7 @@ func (w *World) scheduleProcessFaults() {
 		{Crashes, 4 * time.Minute, func(*Stream) { w.crashLeader() }},
 		{Pauses, 6 * time.Minute, w.suspendLeader},
 		{ClockJumps, 5 * time.Minute, w.jumpClocks},
+		{Moves, 6 * time.Minute, w.moveShard},
 	} {
 		w.ScheduleFaults(fault.class, fault.every, fault.inject)
 	}
@@ -56,13 +58,18 @@ func (w *World) restart(name string) {
 	})
 }
 
-// ensureOneProcess leaves exactly one process running.
+// ensureOneProcess leaves exactly one process running, the one that holds the Lease if there is one.
 func (w *World) ensureOneProcess() {
-	for len(w.instances) > 1 {
-		w.instances[0].Crash("it is not the leader")
+	for _, i := range slices.Clone(w.instances) {
+		if i != w.holder && len(w.instances) > 1 {
+			i.Crash("it is not the leader")
+		}
 	}
-	if len(w.instances) == 0 {
+	switch {
+	case len(w.instances) == 0:
 		w.Start("serin")
+	case w.holder == nil || w.holder.draining:
+		w.instances[0].acquire()
 	}
 }
 
@@ -126,6 +133,7 @@ func (w *World) MaxLag() time.Duration {
 		{Repeats, 25 * time.Second},
 		{SlowCalls, 40 * time.Second},
 		{Pauses, 70 * time.Second},
+		{Moves, 70 * time.Second},
 		{Crashes, 10 * time.Second},
 		{FailBefore, 10 * time.Second},
 		{FailAfter, 10 * time.Second},

@@ -57,6 +57,8 @@ type World struct {
 	kinds           []Kind
 	subscribers     []func(any)
 	instances       []*Instance
+	holder          *Instance // the process that holds the Lease; nil: none
+	sharded         bool      // whether the processes of this run are sharded
 	runningTask     *task
 	idleThreads     []*thread
 	scheduling      *Stream
@@ -159,9 +161,10 @@ func Run(o Options, kinds ...Kind) Result {
 	w := &World{Draws: Draws{o.Seed}, Scheme: o.Scheme, options: o, now: StartTime, kinds: kinds, covered: map[string]int{}}
 	w.scheduling = w.Draws.Stream("scheduling")
 	classes := slices.Concat([]FaultClass{
-		FailBefore, FailAfter, Conflicts, Throttled, Forbidden, SlowCalls, LateEvents, Relists, Repeats, Crashes, Pauses, ClockJumps, Preemption,
+		FailBefore, FailAfter, Conflicts, Throttled, Forbidden, SlowCalls, LateEvents, Relists, Repeats, Crashes, Pauses, ClockJumps, Preemption, Moves,
 	}, o.Classes)
 	w.Faults = newFaults(w.Draws, classes, func(name string) bool { return !o.FaultFree && (o.Only == nil || o.Only[name]) })
+	w.sharded = w.Faults.Has(Moves)
 	definitions := o.Definitions
 	if o.Seed%10 == 0 && w.Faults.Admit(faultName(Pruning, 1)) {
 		definitions = definitions.WithoutSerinStatus()

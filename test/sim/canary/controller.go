@@ -61,6 +61,7 @@ func (k *Canaries) Controller(i *sim.Instance) sim.Controller {
 			Workloads: &workload.Workloads{Client: readYourWrites, Reader: i.Reader, Options: workload.Options{ConfigTracking: true}},
 			Routers:   k.routers, Applier: &traffic.Applier{Client: readYourWrites}, Settings: k.settings, Indexed: true,
 		},
+		Shards: i.Shards,
 		Reader: i.Reader, Clock: i.Clock, Queries: p.queries, Metrics: telemetry.New(p.registry),
 		Reporter: &controller.Reporter{
 			Client: i.Client, Reader: i.Reader, Clock: i.Clock, Outbox: p.events.Outbox, OngoingEvents: &telemetry.OngoingEvents{},

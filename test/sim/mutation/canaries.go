@@ -361,6 +361,12 @@ var Canaries = []Mutant{
 		"internal/canary/controller/reconciler.go",
 		"for err == nil && r.dependents.Set(key, s.dependencies) {", "for err == nil && r.dependents.Set(key, s.dependencies) && s == nil {", 780000040,
 	},
+	{
+		"a shard that is reconciled after its release",
+		"I40",
+		"internal/sharding/held.go",
+		"	if !h.shards[shard].held {\n", "	if len(h.shards) == 0 {\n", 1,
+	},
 }
 
 // Elsewhere contains the invariants that no single run of Canaries can violate, and the tests that cover them.

@@ -341,6 +341,12 @@ var Rollouts = []Mutant{
 		"internal/rollout/controller/reconciler.go",
 		"for err == nil && r.dependents.Set(s.key(), s.dependencies) {", "for err == nil && r.dependents.Set(s.key(), s.dependencies) && s == nil {", 780000115,
 	},
+	{
+		"a shard that is reconciled after its release",
+		"I40",
+		"internal/sharding/held.go",
+		"	if !h.shards[shard].held {\n", "	if len(h.shards) == 0 {\n", 1,
+	},
 }
 
 // RolloutsElsewhere contains the invariants that no single run of Rollouts can violate, and the tests that cover them.

@@ -88,7 +88,7 @@ func (k *Rollouts) Controller(i *sim.Instance) sim.Controller {
 			Client: readYourWrites, Reader: i.Reader, Runs: p.newLauncher(readYourWrites), Routers: k.routers, Applier: &traffic.Applier{Client: readYourWrites},
 			MarkedKinds: k.routers.MarkedKinds(),
 		},
-		Clock: i.Clock, Recorder: p.rolloutEvents, OngoingEvents: &telemetry.OngoingEvents{}, Metrics: p.metrics,
+		Shards: i.Shards, Clock: i.Clock, Recorder: p.rolloutEvents, OngoingEvents: &telemetry.OngoingEvents{}, Metrics: p.metrics,
 		Watch: func(kinds []schema.GroupVersionKind) error {
 			for _, kind := range kinds {
 				i.Watch(kind.GroupKind())
@@ -111,6 +111,7 @@ func (p *process) analysisRunController() sim.Controller {
 	enqueue := p.instance.Enqueue
 	p.queries = queryrunner.NewConcurrent(p.instance.Clock, maxInFlight, maxInFlightPerRun, nil, func(key types.NamespacedName) { enqueue(reconcile.Request{NamespacedName: key}) })
 	real := analysiscontroller.New(analysiscontroller.Parts{
+		Shards: p.instance.Shards,
 		Client: p.instance.Client, Clock: p.instance.Clock, Queries: p.queries, Recorder: p.newRecorder(), Jobs: p.jobs, Metrics: p.metrics,
 	})
 	p.footprints[runKind] = real.Footprint
@@ -130,6 +131,7 @@ func (p *process) analysisRunController() sim.Controller {
 func (p *process) experimentController() sim.Controller {
 	readYourWrites := readyourwrites.New(p.instance.Client, p.instance.Reader, p.instance.Clock)
 	real := experimentcontroller.New(experimentcontroller.Parts{
+		Shards: p.instance.Shards,
 		Client: p.instance.Client, Clock: p.instance.Clock, Launcher: p.newLauncher(readYourWrites), Recorder: p.newRecorder(), Rollouts: p.rolloutEvents, Metrics: p.metrics,
 	})
 	p.footprints[experimentKind] = real.Footprint

@@ -294,6 +294,21 @@ func (c *Cache) Resume(kind schema.GroupKind) {
 	}
 }
 
+// Objects returns the objects of a kind in the cache.
+func (c *Cache) Objects(kind schema.GroupKind) []*Version {
+	v := c.views[kind]
+	if v == nil {
+		return nil
+	}
+	var objects []*Version
+	for _, key := range v.keys {
+		if object := v.objects[key]; object != nil {
+			objects = append(objects, object)
+		}
+	}
+	return objects
+}
+
 // Peek returns an object in the cache, or nil.
 func (c *Cache) Peek(kind schema.GroupKind, key types.NamespacedName) *Version {
 	if v := c.views[kind]; v != nil {
