@@ -30,11 +30,14 @@ type Reconciled struct {
 	Err      error
 }
 
-// ProcessStarted reports that a process started.
+// ProcessStarted reports that a process started, or that it acquired the shard: it has no memory of what happened before.
 type ProcessStarted struct{ Instance string }
 
 // ProcessCrashed reports that a process crashed.
 type ProcessCrashed struct{ Instance string }
+
+// ShardLost reports that a process lost the shard, and with it its memory.
+type ShardLost struct{ Instance string }
 
 // ClockChanged reports that the wall clock of a process was set.
 type ClockChanged struct{ Instance string }

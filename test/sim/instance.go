@@ -232,6 +232,9 @@ func (i *Instance) Resume() {
 	for _, run := range deferred {
 		i.runOrDefer(run)
 	}
+	if i.alive {
+		i.reacquire()
+	}
 }
 
 // Watch starts a watch of a kind.

@@ -101,6 +101,7 @@ func (w *World) handOver(from, to *Instance) {
 		default:
 			from.draining, from.drained = false, !from.isReconciling()
 			from.fence = fence.New(monotonic{w}, leaseDuration, shardLease) // closed, as after the release of the Lease
+			w.Publish(ShardLost{Instance: from.Name})
 			to.acquire()
 		}
 	}
@@ -114,10 +115,35 @@ func (w *World) replaceHolder() {
 		return
 	}
 	w.After(leaseDuration, func() {
-		if w.holder == nil && len(w.instances) > 0 {
+		if w.holder == nil && len(w.instances) > 0 && !w.instances[0].suspended {
 			w.instances[0].acquire()
 		}
 	})
+}
+
+// reacquire lets a process that resumes, and that no other process has replaced, acquire the Lease again.
+func (i *Instance) reacquire() {
+	w := i.world
+	if w.holder != nil {
+		return
+	}
+	if i.Shards == nil {
+		w.holder = i
+		return
+	}
+	i.Shards.Lose(0)
+	var acquire func()
+	acquire = func() {
+		switch {
+		case w.holder != nil || !i.alive:
+		case i.isReconciling():
+			i.After(drainInterval, acquire)
+		default:
+			w.Publish(ShardLost{Instance: i.Name})
+			i.acquire()
+		}
+	}
+	acquire()
 }
 
 // checkWriteAttempt is I40: a process that has released the shard reconciles nothing. The fence would refuse its writes, but is

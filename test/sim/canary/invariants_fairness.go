@@ -2,6 +2,8 @@ package canary
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -76,7 +78,8 @@ func (c *fairQueries) Observe(event any) {
 		return
 	}
 	pool := controller.Pool(h.Request)
-	for _, out := range c.processState(h.Instance).inFlight {
+	process := c.processState(h.Instance)
+	for _, out := range slices.AppendSeq(slices.Clone(process.abandoned), maps.Values(process.inFlight)) {
 		if out.answeredAt.IsZero() && controller.Pool(out.request.Request) == pool {
 			return // it waits for a query of its own namespace
 		}

@@ -52,6 +52,17 @@ func (l *ledger) processState(name string) *processState {
 	return l.processes[name]
 }
 
+// abandonQueries records that a process no longer remembers its queries. Those in flight continue to use their slots.
+func (l *ledger) abandonQueries(process string) {
+	before := l.processState(process)
+	delete(l.processes, process)
+	after := l.processState(process)
+	after.abandoned = before.abandoned
+	for _, q := range before.inFlight {
+		after.abandoned = append(after.abandoned, q)
+	}
+}
+
 // mayBeOutdated reports whether a process may not know yet what another running process has just decided about a release. Each
 // of them may act on what it observed; a write of the status then conflicts.
 func (l *ledger) mayBeOutdated(process string, r *record) bool {
@@ -117,7 +128,13 @@ func (l *ledger) Interpret(event any) []any {
 	case actors.QuerySent:
 		return l.readQuery(h)
 	case actors.QueryAnswered:
-		q := l.processState(h.Instance).inFlight[h.Key.UID]
+		process := l.processState(h.Instance)
+		for _, q := range process.abandoned {
+			if q.request.ID == h.Query.ID {
+				q.answeredAt = l.Now()
+			}
+		}
+		q := process.inFlight[h.Key.UID]
 		if q == nil || q.request.ID != h.Query.ID {
 			return nil
 		}
@@ -149,7 +166,9 @@ func (l *ledger) Record(event any) {
 	case queryAnswered:
 		l.Events++
 		life := l.processState(h.process)
-		delete(life.inFlight, h.record.UID)
+		if life.inFlight[h.record.UID] == h.query {
+			delete(life.inFlight, h.record.UID)
+		}
 		if life.answers[h.record.UID] == nil {
 			life.answers[h.record.UID] = map[string]*query{}
 		}
@@ -158,6 +177,8 @@ func (l *ledger) Record(event any) {
 		records.recordPodDeath(h)
 	case sim.ProcessStarted:
 		l.processState(h.Instance) // registers the process as running
+	case sim.ShardLost:
+		l.abandonQueries(h.Instance)
 	case sim.ProcessCrashed:
 		delete(l.processes, h.Instance)
 	}

@@ -18,6 +18,8 @@ type processState struct {
 	answers  map[types.UID]map[string]*query
 	inFlight map[types.UID]*query
 	lastPoll map[types.UID]map[string]time.Time
+	// abandoned are the queries that were in flight when the process lost the shard.
+	abandoned []*query
 }
 
 // query is a query that reached its receiver.

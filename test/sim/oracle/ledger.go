@@ -111,6 +111,9 @@ func (l *Ledger) Record(event any) {
 		l.LastFault = l.Now()
 	case sim.ProcessStarted:
 		l.Started[e.Instance] = l.Now()
+	case sim.ShardLost:
+		l.Events++
+		delete(l.Started, e.Instance)
 	case sim.ProcessCrashed:
 		l.Events++
 		delete(l.Started, e.Instance)

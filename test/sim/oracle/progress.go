@@ -120,6 +120,8 @@ func SingleQueries(l *Ledger, queries func(event any) []Query) Checker {
 		switch e := event.(type) {
 		case sim.ProcessStarted:
 			delete(sent, e.Instance)
+		case sim.ShardLost:
+			delete(sent, e.Instance)
 		case sim.ProcessCrashed:
 			delete(sent, e.Instance)
 		}
