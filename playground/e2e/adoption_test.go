@@ -160,6 +160,9 @@ func TestCanaryOfFlaggerIsAdoptedWithoutChanges(t *testing.T) {
 			host := tt.name + ".test"
 			s.createFlaggerState(host, tt.phase, tt.target, tt.primary, tt.replicas, tt.weight)
 			s.patch(canaries, "left", `{"spec":{"analysis":{"interval":"1h"}}}`) // no window may end before the objects are compared
+			if tt.weight > 0 {
+				s.waitForAnswers(host, tt.primary, tt.target)
+			}
 			client := s.startLoad(host, 40)
 			before := s.describeObjects()
 			report := s.checkMigration(0)

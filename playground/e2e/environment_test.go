@@ -322,6 +322,17 @@ func (s *environment) startLoadAt(address, host string, rate float64, change ...
 	return s.load(load.Options{URL: address, Host: host, Rate: rate}, change...)
 }
 
+// waitForAnswers waits until each of the versions has answered a request: a gateway may learn the endpoints of one Service of a
+// route later than those of the other, and returns 503 for its share until then.
+func (s *environment) waitForAnswers(host string, versions ...string) {
+	s.t.Helper()
+	first := s.load(load.Options{URL: shared.GatewayURL, Host: host, Rate: 10})
+	for _, version := range versions {
+		waitForRequests(s.t, first, 1, version)
+	}
+	first.Stop()
+}
+
 // startServiceLoad starts a steady load on a Service, as from another pod of the cluster.
 func (s *environment) startServiceLoad(service string, port int, rate float64) *load.Load {
 	s.t.Helper()
