@@ -82,7 +82,6 @@ func representationOf(object any) representation {
 
 // Get implements client.Client. It returns the errors of the wrapped client.
 func (c *boundedClient) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-	immediate := append(slices.Clip(options), client.DisableReadYourWritesConsistency)
 	if (&client.GetOptions{}).ApplyOptions(options).DisableReadYourWritesConsistency {
 		return c.Client.Get(ctx, key, into, options...)
 	}
@@ -93,12 +92,13 @@ func (c *boundedClient) Get(ctx context.Context, key client.ObjectKey, into clie
 	watched := watchedKind{kind, representationOf(into)}
 	return c.read(ctx, watched, c.pendingWriteOf(watched, key),
 		func(ctx context.Context) error { return c.Client.Get(ctx, key, into, options...) },
-		func() error { return c.Client.Get(ctx, key, into, immediate...) })
+		func() error {
+			return c.Client.Get(ctx, key, into, append(slices.Clip(options), client.DisableReadYourWritesConsistency)...)
+		})
 }
 
 // List implements client.Client. It returns the errors of the wrapped client.
 func (c *boundedClient) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	immediate := append(slices.Clip(options), client.DisableReadYourWritesConsistency)
 	if (&client.ListOptions{}).ApplyOptions(options).DisableReadYourWritesConsistency {
 		return c.Client.List(ctx, list, options...)
 	}
@@ -110,7 +110,9 @@ func (c *boundedClient) List(ctx context.Context, list client.ObjectList, option
 	watched := watchedKind{kind, representationOf(list)}
 	return c.read(ctx, watched, c.pendingWritesOf(watched),
 		func(ctx context.Context) error { return c.Client.List(ctx, list, options...) },
-		func() error { return c.Client.List(ctx, list, immediate...) })
+		func() error {
+			return c.Client.List(ctx, list, append(slices.Clip(options), client.DisableReadYourWritesConsistency)...)
+		})
 }
 
 // read reads immediately if no write is awaited. Otherwise it waits, and from time to time compares the awaited objects with the

@@ -167,11 +167,8 @@ func TestReplicasShareTheReleases(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitForShards(t, 2, 3)
-	// The time from the last renewal until the Lease expires, until both sides notice it at their next attempts, and a margin for a
-	// busy machine.
-	if took, limit := time.Since(killed), shardLeaseTime+2*time.Second+10*time.Second; took > limit {
-		t.Errorf("the takeover took %s, want at most %s", took, limit)
-	}
+	// Package sharding tests that a takeover ends within a lease duration and a few attempts, with a simulated clock.
+	t.Logf("the takeover took %s, with Leases of %s", time.Since(killed), shardLeaseTime)
 	for _, team := range teams {
 		team.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
 		team.waitForPods("cart", "v2=2")
