@@ -35,11 +35,13 @@ type (
 	ScalerExists struct{ Update bool }
 	// RoutePrepared creates the objects that a mesh requires before pods can join it, and none that routes traffic.
 	RoutePrepared struct{}
-	// RouteMaintained maintains the route except for its weights, which remain as observed; Canary and Mirror apply to a route that
-	// has to be created.
+	// RouteMaintained maintains the route except for its weights, which remain as they are. Canary and Mirror apply to a route that
+	// has to be created: to none that was Observed, because the weights of a route that existed are no decision of Serin. If it is
+	// gone since, the effect fails with a conflict.
 	RouteMaintained struct {
-		Canary int
-		Mirror bool
+		Canary   int
+		Mirror   bool
+		Observed bool
 	}
 	// TrafficWeight sets the weights.
 	TrafficWeight struct {

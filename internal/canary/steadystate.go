@@ -21,7 +21,7 @@ func steadyStateEffects(s Snapshot, more ...release.Effect) []release.Effect {
 		effects = append(effects, ScalerExists{})
 	}
 	if s.Plan.HasRouter {
-		route := RouteMaintained{Canary: s.currentWeight(), Mirror: s.Route.Mirrored}
+		route := RouteMaintained{Canary: s.currentWeight(), Mirror: s.Route.Mirrored, Observed: s.isRouteObserved()}
 		idle := !HasTransitionEffects(s.Status.Phase) && !s.primaryUnpromoted()
 		if !s.isRouteObserved() && (s.drainStarted() || idle || !s.Workload.Target.isReachable()) {
 			route.Canary = 0 // a new route sends no traffic to a workload that is scaled down, idle, or unreachable

@@ -168,7 +168,7 @@ func TestApplyWritesOnlyDifferences(t *testing.T) {
 func TestApplyExceptWeightsPreservesExistingWeights(t *testing.T) {
 	c := newCluster(t)
 	a := &traffic.Applier{Client: c}
-	if _, err := a.ApplyExceptWeights(t.Context(), istio.New(), cart(), release.Route{Canary: 10}); err != nil {
+	if _, err := a.ApplyExceptWeights(t.Context(), istio.New(), cart(), release.Route{Canary: 10}, false); err != nil {
 		t.Fatal(err)
 	}
 	if seen, _, err := a.Observe(t.Context(), istio.New(), cart()); err != nil || seen.Route.Canary != 10 {
@@ -179,11 +179,24 @@ func TestApplyExceptWeightsPreservesExistingWeights(t *testing.T) {
 	}
 	behind := cart()
 	behind.Canary.Spec.Service.Timeout = "7s"
-	if got, err := a.ApplyExceptWeights(t.Context(), istio.New(), behind, release.Route{Canary: 30}); err != nil || !got.Changed {
+	if got, err := a.ApplyExceptWeights(t.Context(), istio.New(), behind, release.Route{Canary: 30}, true); err != nil || !got.Changed {
 		t.Errorf("changed %v, error %v: want the timeout written", got.Changed, err)
 	}
 	if seen, _, err := a.Observe(t.Context(), istio.New(), cart()); err != nil || seen.Route.Canary != 40 {
 		t.Errorf("preserved: observed %+v, error %v, want weight 40", seen, err)
+	}
+}
+
+// TestApplyExceptWeightsDoesNotRecreateAnObservedRoute: its weight may be one that somebody else wrote a moment before they
+// deleted the route. It must not return as Serin's.
+func TestApplyExceptWeightsDoesNotRecreateAnObservedRoute(t *testing.T) {
+	c := newCluster(t)
+	a := &traffic.Applier{Client: c}
+	if _, err := a.ApplyExceptWeights(t.Context(), istio.New(), cart(), release.Route{Canary: 77}, true); !errors.Is(err, traffic.ErrChanged) {
+		t.Errorf("got error %v, want ErrChanged", err)
+	}
+	if seen, _, err := a.Observe(t.Context(), istio.New(), cart()); err != nil || seen.Found {
+		t.Errorf("observed %+v, error %v, want no route", seen, err)
 	}
 }
 

@@ -95,9 +95,9 @@ func (a effectApplier) applyEffect(ctx context.Context, s *observation, effect r
 		_, err := a.Applier.Prepare(ctx, s.renderer, s.target)
 		return err
 	case canary.RouteMaintained:
-		return a.setRoute(ctx, s, status, canary.TrafficWeight{Canary: e.Canary, Mirror: e.Mirror}, retainWeights)
+		return a.maintainRoute(ctx, s, status, e)
 	case canary.TrafficWeight:
-		return a.setRoute(ctx, s, status, e, setWeights)
+		return a.setWeight(ctx, s, status, e)
 	case canary.UserObjectsRestored:
 		return a.restoreUserObjects(ctx, s)
 	default:
@@ -105,16 +105,19 @@ func (a effectApplier) applyEffect(ctx context.Context, s *observation, effect r
 	}
 }
 
-// weightMode determines whether the weights change when a route is written.
-type weightMode int
+// maintainRoute applies everything of a route except for its weights.
+func (a effectApplier) maintainRoute(ctx context.Context, s *observation, status flaggerv1.CanaryStatus, e canary.RouteMaintained) error {
+	if s.renderer == nil {
+		return nil
+	}
+	route := routeOf(s, status, s.renderer, s.target)
+	route.Canary, route.Mirror.Enabled = e.Canary, e.Mirror
+	_, err := a.Applier.ApplyExceptWeights(ctx, s.renderer, s.target, route, e.Observed)
+	return err
+}
 
-const (
-	setWeights    weightMode = iota
-	retainWeights            // those of the existing objects
-)
-
-// setRoute applies a route with the provider of the plan, or with weight.Provider.
-func (a effectApplier) setRoute(ctx context.Context, s *observation, status flaggerv1.CanaryStatus, weight canary.TrafficWeight, mode weightMode) error {
+// setWeight applies a route with the provider of the plan, or with weight.Provider.
+func (a effectApplier) setWeight(ctx context.Context, s *observation, status flaggerv1.CanaryStatus, weight canary.TrafficWeight) error {
 	renderer, target, decided := s.renderer, s.target, s.versions
 	if weight.Provider != "" {
 		var ok bool
@@ -126,24 +129,29 @@ func (a effectApplier) setRoute(ctx context.Context, s *observation, status flag
 	if renderer == nil {
 		return nil
 	}
-	route := release.Route{Canary: weight.Canary}
-	if renderer.Features(target).Sticky {
+	route := routeOf(s, status, renderer, target)
+	route.Canary, route.Mirror.Enabled = weight.Canary, weight.Mirror
+	if !weight.Mirror {
+		route.Mirror.Percent = 0
+	}
+	_, err := a.Applier.Apply(ctx, renderer, target, route, decided)
+	return err
+}
+
+// routeOf returns the route of a Canary without its weight. The share of mirrored requests is set as if mirroring were enabled.
+func routeOf(s *observation, status flaggerv1.CanaryStatus, renderer traffic.Renderer, target traffic.Target) release.Route {
+	var route release.Route
+	features := renderer.Features(target)
+	if features.Sticky {
 		route.Sticky = traffic.Sticky(s.object, status)
 	}
-	route.Mirror.Enabled = weight.Mirror
-	if (weight.Mirror || mode == retainWeights) && renderer.Features(target).MirrorPercent {
+	if features.MirrorPercent {
 		route.Mirror.Percent = analysisOf(s.object).MirrorWeight
 	}
 	if s.snapshot.Plan.Strategy == canary.ABTesting {
 		route.Matches = traffic.Matches(s.object)
 	}
-	var err error
-	if mode == retainWeights {
-		_, err = a.Applier.ApplyExceptWeights(ctx, renderer, target, route)
-	} else {
-		_, err = a.Applier.Apply(ctx, renderer, target, route, decided)
-	}
-	return err
+	return route
 }
 
 // liveReadClient reads from the API server instead of a cache: after the restoration there is no reconciliation that would

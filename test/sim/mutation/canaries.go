@@ -32,6 +32,12 @@ var Canaries = []Mutant{
 		"return withTrafficRescue(s, reconcileIdle(s))", "return reconcileIdle(s)", 67,
 	},
 	{
+		"the weight of a deleted route created again",
+		"I1",
+		"internal/traffic/applier.go",
+		"case observed:", "case false:", 52904321990691,
+	},
+	{
 		"weights beyond the plan",
 		"I2",
 		"internal/canary/weights.go",
