@@ -6,8 +6,6 @@ package operator
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -26,10 +24,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/transport"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -90,11 +86,12 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	divided, err := f.newShards(restConfig, counters, logger)
+	self, err := f.newMember(restConfig)
 	if err != nil {
 		return err
 	}
-	mgr, err := newManager(restConfig, f, divided, logger)
+	divided := f.newShards(self, counters, logger)
+	mgr, err := newManager(restConfig, f, f.newLeaderLock(self), logger)
 	if err != nil {
 		return err
 	}
@@ -245,52 +242,34 @@ func newEventClient(mgr manager.Manager) (client.Client, error) {
 	return events, nil
 }
 
-func newManager(cfg *rest.Config, f Flags, divided *shards, logger logr.Logger) (manager.Manager, error) {
+func newManager(cfg *rest.Config, f Flags, lock leaderLock, logger logr.Logger) (manager.Manager, error) {
 	options := manager.Options{
 		Scheme: Scheme(),
 		Logger: logger,
 		// Health and metrics have their own mux; see telemetry.Server.
-		Metrics:                       metricsserver.Options{BindAddress: "0"},
-		HealthProbeBindAddress:        "0",
-		MapperProvider:                newCachingMapper,
-		Cache:                         f.cacheOptions(),
-		NewCache:                      newNonBlockingCache,
-		Client:                        cachedReads(),
-		NewClient:                     newClient,
-		LeaderElection:                f.electsLeader(),
-		LeaderElectionID:              LeaseName(f.Argo.InstanceID),
-		LeaderElectionNamespace:       f.leaseNamespace(),
-		LeaderElectionResourceLock:    resourcelock.LeasesResourceLock,
-		LeaderElectionReleaseOnCancel: true,
+		Metrics:                             metricsserver.Options{BindAddress: "0"},
+		HealthProbeBindAddress:              "0",
+		MapperProvider:                      newCachingMapper,
+		Cache:                               f.cacheOptions(),
+		NewCache:                            newNonBlockingCache,
+		Client:                              cachedReads(),
+		NewClient:                           newClient,
+		LeaderElection:                      f.electsLeader(),
+		LeaderElectionResourceLockInterface: lock,
+		// With shards, the other replicas continue to hold the Lease.
+		LeaderElectionReleaseOnCancel: f.Shards == 0,
 		LeaseDuration:                 new(f.Argo.LeaseDuration),
 		RenewDeadline:                 new(f.Argo.RenewDeadline),
 		RetryPeriod:                   new(f.Argo.RetryEvery),
 		// A standby fills its caches before it leads, so that a takeover does not wait for them.
 		Controller: config.Controller{SkipNameValidation: new(true), EnableWarmup: new(true)},
 	}
-	if divided != nil { // the other replicas continue to hold the Lease
-		options.LeaderElectionResourceLockInterface, options.LeaderElectionReleaseOnCancel = divided.group, false
-	}
 	mgr, err := manager.New(cfg, options)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
+	lock.recordEvents(mgr)
 	return mgr, nil
-}
-
-// LeaseName returns the name of the leader lease of the Serin with that instance ID. Two instances in one namespace
-// have separate leases. An ID may contain characters that are not allowed in the name of an object.
-func LeaseName(instanceID string) string {
-	const name = "serin"
-	switch {
-	case instanceID == "":
-		return name
-	case len(validation.IsDNS1123Subdomain(instanceID)) == 0:
-		return name + "-" + instanceID
-	default:
-		sum := sha256.Sum256([]byte(instanceID))
-		return name + "-" + hex.EncodeToString(sum[:8])
-	}
 }
 
 // newPermissions returns the reader of service accounts' permissions. A SubjectAccessReview is a request and not a stored

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/client-go/rest"
+	"k8s.io/client-go/kubernetes/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/serin-dev/serin/internal/fence"
@@ -64,10 +64,7 @@ func (r *contextRecorder) Patch(ctx context.Context, _ client.Object, _ client.P
 
 func TestWritesOutsideOfReconciliationsRequireTheShard(t *testing.T) {
 	f := &Flags{Shards: 2, Argo: ArgoFlags{LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryEvery: 2 * time.Second}}
-	divided, err := f.newShards(&rest.Config{Host: "https://cluster"}, telemetry.New(prometheus.NewRegistry()), logr.Discard())
-	if err != nil {
-		t.Fatal(err)
-	}
+	divided := f.newShards(member{leases: fake.NewClientset().CoordinationV1()}, telemetry.New(prometheus.NewRegistry()), logr.Discard())
 	object := &corev1.ConfigMap{}
 	object.Namespace, object.Name = "shop", "a"
 	recorder := &contextRecorder{}

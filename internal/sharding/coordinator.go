@@ -191,10 +191,10 @@ func (c *Coordinator) elect(ctx, assigned context.Context, shard int) {
 func (c *Coordinator) runElection(ctx, assigned context.Context, shard int) error {
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Name: c.leases[shard],
-		Lock: &shardLock{observed: c.members.observed, LeaseLock: &resourcelock.LeaseLock{
+		Lock: newShardLock(&resourcelock.LeaseLock{
 			LeaseMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.leases[shard]}, Client: c.Client,
 			LockConfig: resourcelock.ResourceLockConfig{Identity: c.Identity}, Labels: map[string]string{instanceLabel: c.Instance},
-		}},
+		}, c.members.observed),
 		LeaseDuration: c.LeaseDuration, RenewDeadline: c.RenewDeadline, RetryPeriod: c.RetryPeriod, ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(leading context.Context) { c.acquire(leading, assigned, shard) },

@@ -69,7 +69,7 @@ func TestAShardThatASuccessorReleasedIsLost(t *testing.T) {
 	locks := map[string]*shardLock{}
 	for _, name := range []string{"a", "b"} {
 		lock := newTestLock(t, server, name, "serin-shard-0")
-		locks[name] = &shardLock{LeaseLock: lock, observed: newLiveness(testingclock.NewFakeClock(testTime), leaseDuration)}
+		locks[name] = newShardLock(lock, newLiveness(testingclock.NewFakeClock(testTime), leaseDuration))
 	}
 	ctx, record := t.Context(), func(holder string) resourcelock.LeaderElectionRecord {
 		return resourcelock.LeaderElectionRecord{HolderIdentity: holder}
@@ -91,7 +91,7 @@ func TestAShardThatASuccessorReleasedIsLost(t *testing.T) {
 			t.Error("the election of the suspended process continues")
 		}
 	}
-	again := &shardLock{LeaseLock: newTestLock(t, server, "a", "serin-shard-0"), observed: locks["a"].observed}
+	again := newShardLock(newTestLock(t, server, "a", "serin-shard-0"), locks["a"].observed)
 	if err := write(again, "a"); err != nil {
 		t.Errorf("the next election: %v", err)
 	}
