@@ -35,7 +35,7 @@ func failRelease(e *statusEdit, why string) *statusEdit {
 	waiting := s.Status.Phase == flaggerv1.CanaryPhaseWaiting
 	alerted := !waiting && (s.serin().Intent == intentRollback && !requestedByUser(s) || len(thresholdEvents(s)) > 0)
 	e.enterPhase(flaggerv1.CanaryPhaseFailed)
-	e.ending = release.EndingFailed
+	e.ending, e.endingReason = release.EndingFailed, why
 	recordRepairedPrimary(e)
 	e.resetCounters()
 	if waiting {
@@ -56,7 +56,7 @@ func failRelease(e *statusEdit, why string) *statusEdit {
 // message of the condition.
 func failKeepingCanary(e *statusEdit, weight int, why string) *statusEdit {
 	e.enterPhase(flaggerv1.CanaryPhaseFailed)
-	e.ending = release.EndingFailed
+	e.ending, e.endingReason = release.EndingFailed, why+": "+primaryMessage(e.snapshot)
 	message := why + ", primary not ready."
 	if weight > 0 {
 		message = fmt.Sprintf("%s, primary not ready: %s keeps %d%% of the traffic.", why, e.snapshot.Plan.Kind, weight)

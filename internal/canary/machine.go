@@ -31,10 +31,10 @@ func decideWithOtherController(s Snapshot) Decision {
 	return withOtherController(s, completeDecision(alone, d))
 }
 
-// completeDecision records and reports what applies to a decision of every phase: workloads that are not ready, and services
-// that do not respond.
+// completeDecision records and reports what applies to a decision of every phase: workloads that are not ready, services that do
+// not respond, and the history of releases.
 func completeDecision(s Snapshot, d Decision) Decision {
-	return withUnansweredCondition(s, withUnreadiness(s, d))
+	return withHistory(s, withUnansweredCondition(s, withUnreadiness(s, d)))
 }
 
 // decide reads like the manual: an impossible status, deletion, suspension, blocking problems, then the phase.

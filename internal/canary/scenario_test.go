@@ -279,6 +279,12 @@ func (s *scenario) status() string {
 		if queue := w.status.Serin.Queue; queue != nil {
 			line("queue", fmt.Sprintf("since=%s aside=%v", queue.Since.UTC().Format(time.TimeOnly), queue.Aside))
 		}
+		if record := w.status.Serin.Release; record != nil {
+			line("release", recordText(*record))
+		}
+		for _, record := range w.status.Serin.History {
+			line("history", recordText(record))
+		}
 	}
 	line("target", workloadText(w.target))
 	line("primary", workloadText(w.primary))
@@ -286,6 +292,23 @@ func (s *scenario) status() string {
 		line("route", release.Route{Canary: route.Canary, Mirror: release.Mirror{Enabled: route.Mirrored}}.String())
 	}
 	return b.String()
+}
+
+func recordText(r flaggerv1.ReleaseRecord) string {
+	text := fmt.Sprintf("%s %v max=%d since %s", r.Revision, r.Images, r.MaxWeight, r.Start.UTC().Format(time.TimeOnly))
+	if r.End != nil {
+		text += fmt.Sprintf(" until %s: %s", r.End.UTC().Format(time.TimeOnly), r.Result)
+	}
+	if r.Command != "" {
+		text += ", command " + r.Command
+	}
+	if r.Cause != nil {
+		text += fmt.Sprintf(", cause %s %q", r.Cause.Gate, r.Cause.Message)
+		if r.Cause.Limit != "" {
+			text += fmt.Sprintf(" (%s, limit %s, query %q)", r.Cause.Value, r.Cause.Limit, r.Cause.Query)
+		}
+	}
+	return text
 }
 
 func workloadText(p workload) string {

@@ -21,9 +21,10 @@ type statusEdit struct {
 	stamps   []release.Stamp
 	events   []release.Event
 	effects  []release.Effect
-	// ending and analyzed are those of the decision.
-	ending   release.Ending
-	analyzed bool
+	// ending, endingReason and analyzed are those of the decision.
+	ending       release.Ending
+	endingReason string
+	analyzed     bool
 }
 
 // edit starts a new status without the condition Blocked.
@@ -55,7 +56,7 @@ func (e *statusEdit) decision(gates release.Gates) Decision {
 	}
 	return Decision{
 		Status: e.status, Effects: e.effects, Stamp: e.stamps, Gates: gates, Queries: gates.Queries(), Wake: e.snapshot.Now, Events: e.events,
-		Ending: e.ending, Analyzed: e.analyzed,
+		Ending: e.ending, EndingReason: e.endingReason, Analyzed: e.analyzed,
 	}
 }
 

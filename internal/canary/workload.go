@@ -13,6 +13,8 @@ type Workload struct {
 	// ScalerProblem is the reason why the autoscaler cannot be used; empty: none.
 	ScalerProblem   string
 	Target, Primary WorkloadState
+	// Images are the images of the target's containers, in their order; none if the target has no pod template.
+	Images []string
 	// SameTemplate is true when target and primary have the same template and configuration, except for their names.
 	SameTemplate bool
 	// Configs are Serin's checksums of the tracked configuration, FlaggerConfigs those that Flagger stores in the status.

@@ -176,7 +176,7 @@ func (w *world) snapshot() canary.Snapshot {
 		Now: w.now, UID: "uid", Generation: w.generation, Plan: w.plan(), Status: *w.status.DeepCopy(),
 		Deleting: w.deleting, Finalizer: w.finalizer, TargetConflict: w.targetConflict, OtherController: w.flagger, MissingReferences: w.missingReferences, Command: w.command, Queue: w.queue,
 		Workload: canary.Workload{
-			Problem: w.targetProblem, Target: w.target.state("cart"), Primary: w.primary.state("cart-primary"),
+			Problem: w.targetProblem, Images: []string{"shop/cart:" + w.target.template}, Target: w.target.state("cart"), Primary: w.primary.state("cart-primary"),
 			ApexSelectsTarget: !w.apex,
 			SameTemplate:      w.primary.found && w.target.content == w.primary.content,
 			Configs:           w.target.configs(), FlaggerConfigs: w.target.configs(), NewestTemplateTime: w.newestTemplate,

@@ -1,4 +1,4 @@
-// Package cli contains the commands of users: get, watch, why, migrate, promote, abort, retry, pause, resume, crds, version.
+// Package cli contains the commands of users: get, watch, why, history, migrate, promote, abort, retry, pause, resume, crds, version.
 //
 // They act with the permissions of the user. The commands that control a release only change a field or an annotation of a Canary
 // or a Rollout, and the controller does the rest; all others change nothing. The package must not know how a release decides or
@@ -33,7 +33,7 @@ func Commands() []*cobra.Command {
 }
 
 func newCommands(connect connector) []*cobra.Command {
-	all := []*cobra.Command{newGetCommand(connect), newWhyCommand(connect), newWatchCommand(connect), newMigrateCommand(connect), newCRDsCommand(), newVersionCommand()}
+	all := []*cobra.Command{newGetCommand(connect), newWhyCommand(connect), newWatchCommand(connect), newHistoryCommand(connect), newMigrateCommand(connect), newCRDsCommand(), newVersionCommand()}
 	for _, o := range releaseCommands {
 		all = append(all, newReleaseCommand(connect, o))
 	}

@@ -29,7 +29,7 @@ import (
 // state, and run executes a command line and shows its output and exit code. With the argument unreachable, all requests of run
 // fail; after names a change during the command.
 func TestCommands(t *testing.T) {
-	for _, file := range []string{"testdata/commands", "testdata/rollouts", "testdata/othercontrollers"} {
+	for _, file := range []string{"testdata/commands", "testdata/rollouts", "testdata/history", "testdata/othercontrollers"} {
 		synctest.Test(t, func(t *testing.T) { // without subtests, which a synctest bubble does not support
 			var w *clitest.FakeCluster
 			datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {

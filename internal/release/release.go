@@ -31,6 +31,8 @@ type Decision[S any] struct {
 	Events []Event
 	// Ending is how the release ends with this decision, for metrics; empty: it does not end.
 	Ending Ending
+	// EndingReason is why it failed, as a clause; empty if it did not.
+	EndingReason string
 	// Analyzed is true if the decision evaluated or advanced a release, for metrics about the duration of an analysis.
 	Analyzed bool
 }
@@ -43,6 +45,8 @@ const (
 	EndingPromoted   Ending = "promoted"   // after its analysis
 	EndingUnanalyzed Ending = "unanalyzed" // promoted without analysis: by its spec, or by a command
 	EndingFailed     Ending = "failed"
+	EndingCanceled   Ending = "canceled"   // the user restored the promoted revision
+	EndingSuperseded Ending = "superseded" // another revision replaced the analyzed one
 )
 
 // Effect is a desired state of the cluster. It contains names, numbers and revisions, never objects. Each kind of

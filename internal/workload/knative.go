@@ -54,6 +54,7 @@ func (k knativeWorkload) Observe(ctx context.Context, c *flaggerv1.Canary, asks 
 		return o, nil
 	}
 	latest, primary := latestCreatedRevision(service), service.GetAnnotations()[primaryRevision]
+	o.Images = imagesOf(podTemplate(service))
 	o.Target = State{Found: true, UID: service.GetUID(), Readiness: Readiness{Message: "Knative has not created a revision of it yet"}}
 	if latest != "" {
 		o.Dependencies = append(o.Dependencies, Object{revisionKind, latest})

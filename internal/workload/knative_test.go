@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -46,7 +47,7 @@ func TestKnativeServiceIsReleased(t *testing.T) {
 	w.createRevision("fn-00001", "2026-01-01T00:00:00Z", isReady)
 	must(t, kind.EnsurePrimary(ctx, c, "", "id-1", true))
 	first := see(WithHistory)
-	if !first.PrimaryUpToDate || !first.Primary.Readiness.Ready || first.Primary.PromotionID != "id-1" || first.Target.Available != 1 {
+	if !first.PrimaryUpToDate || !first.Primary.Readiness.Ready || first.Primary.PromotionID != "id-1" || first.Target.Available != 1 || !slices.Equal(first.Images, []string{"fn:1"}) {
 		t.Errorf("got %+v", first)
 	}
 	if got := first.NewestTemplate.UTC().Format("2006-01-02"); got != "2026-01-01" {

@@ -30,6 +30,8 @@ type Observation struct {
 	SelectorLabel, SelectorValue string
 	// Target and Primary are the two workloads.
 	Target, Primary State
+	// Images are the images of the target's containers, in their order; none if it has no pod template.
+	Images []string
 	// PrimaryUpToDate is true when the primary runs the target's template and configuration, with names rewritten.
 	PrimaryUpToDate bool
 	// ApexSelectsTarget is true when the Service that clients call selects pods of the target.
@@ -112,7 +114,7 @@ func (d templateWorkload) Observe(ctx context.Context, c *flaggerv1.Canary, asks
 	if seen.target == nil {
 		return o, nil
 	}
-	o.Target = d.workloadState(seen.target, canaryThreshold)
+	o.Target, o.Images = d.workloadState(seen.target, canaryThreshold), imagesOf(podTemplate(seen.target))
 	if o.ApexSelectsTarget, err = d.apexSelects(ctx, c, seen.target); err != nil {
 		return Observation{}, err
 	}

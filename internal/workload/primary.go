@@ -202,6 +202,20 @@ func podTemplate(obj *unstructured.Unstructured) map[string]any {
 	return object
 }
 
+// imagesOf returns the images of the containers of a pod template, in their order.
+func imagesOf(template map[string]any) []string {
+	containers, _, _ := unstructured.NestedFieldNoCopy(template, "spec", "containers")
+	list, _ := containers.([]any)
+	images := make([]string, 0, len(list))
+	for _, container := range list {
+		fields, _ := container.(map[string]any)
+		if image, _ := fields["image"].(string); image != "" {
+			images = append(images, image)
+		}
+	}
+	return images
+}
+
 // promotionID returns the annotation of a pod template that contains the ID of its promotion.
 func promotionID(template map[string]any) string {
 	id, _, _ := unstructured.NestedString(template, "metadata", "annotations", promotionIDAnnotation)

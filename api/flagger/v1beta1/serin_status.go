@@ -73,6 +73,14 @@ type SerinStatus struct {
 	// Command is the last command of a user that was executed, as verb@run.
 	// +optional
 	Command string `json:"command,omitempty"`
+	// Release is the record of the release in progress.
+	// +optional
+	Release *ReleaseRecord `json:"release,omitempty"`
+	// History contains the records of the last releases that ended, newest first, at most 10.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	History []ReleaseRecord `json:"history,omitempty"`
 	// Queue is the position of a release that waits for other releases to end.
 	// +optional
 	Queue *QueuePlace `json:"queue,omitempty"`
@@ -81,6 +89,52 @@ type SerinStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
 	Gates []GateStatus `json:"gates,omitempty"`
+}
+
+// ReleaseRecord is what remains of a release. No decision depends on it.
+type ReleaseRecord struct {
+	// Revision that was released.
+	Revision string `json:"revision"`
+	// Images of its containers, in their order.
+	// +optional
+	// +listType=atomic
+	Images []string `json:"images,omitempty"`
+	// Start is the time at which the release began, including the wait for its approval.
+	Start metav1.Time `json:"start"`
+	// End is the time at which it ended; absent: it is in progress.
+	// +optional
+	End *metav1.Time `json:"end,omitempty"`
+	// Result is promoted, unanalyzed (promoted without an analysis), failed, canceled (the user restored the promoted revision)
+	// or superseded (by another revision); absent: it is in progress.
+	// +optional
+	Result string `json:"result,omitempty"`
+	// MaxWeight is the highest weight that the canary had.
+	// +optional
+	MaxWeight int `json:"maxWeight,omitempty"`
+	// Cause is why a release failed; in progress: its last failed check.
+	// +optional
+	Cause *ReleaseCause `json:"cause,omitempty"`
+	// Command is the last command of a user that was executed: promote, abort or retry.
+	// +optional
+	Command string `json:"command,omitempty"`
+}
+
+// ReleaseCause is why a release failed.
+type ReleaseCause struct {
+	// Gate that failed; empty: none, for example because the user aborted the release.
+	// +optional
+	Gate string `json:"gate,omitempty"`
+	// Message describes what was observed.
+	Message string `json:"message"`
+	// Value that was measured, if the gate compares one.
+	// +optional
+	Value string `json:"value,omitempty"`
+	// Limit with which the value was compared.
+	// +optional
+	Limit string `json:"limit,omitempty"`
+	// Query that returned the value, with its variables resolved.
+	// +optional
+	Query string `json:"query,omitempty"`
 }
 
 // UnreadyWorkload is the progress of a workload that is not ready. Its progress deadline counts from Since.

@@ -280,8 +280,8 @@ func workloadOf(o workload.Observation) canary.Workload {
 	return canary.Workload{
 		Problem: o.Problem, ScalerProblem: o.ScalerProblem, SameTemplate: o.PrimaryUpToDate,
 		Configs: o.Configs, FlaggerConfigs: o.FlaggerConfigs, NewestTemplateTime: o.NewestTemplate,
-		ApexSelectsTarget: o.ApexSelectsTarget,
-		Target:            workloadState(o.Target), Primary: workloadState(o.Primary),
+		ApexSelectsTarget: o.ApexSelectsTarget, Images: o.Images,
+		Target: workloadState(o.Target), Primary: workloadState(o.Primary),
 	}
 }
 

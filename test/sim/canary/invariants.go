@@ -48,6 +48,7 @@ var Invariants = []oracle.Invariant{
 	{Number: "I35", Text: "receivers that do not answer, however many, delay no query of another namespace"},
 	{Number: "I36", Text: "no series and no state in memory outlives its Canary"},
 	{Number: "I38", Text: "a process writes nothing after another one has taken over, however long it was suspended"},
+	{Number: "I41", Text: "the status records each release that ended, once, with its result and the cause of a failure, and no record changes"},
 }
 
 // checkers returns the checkers of the invariants for one run.
@@ -55,6 +56,7 @@ func (l *ledger) checkers() oracle.Checkers {
 	core, checked, routes, pods, target := l.Ledger, &analyses{l}, &routeChanges{l}, &canaryPods{l}, &targetPods{l}
 	sent, started, ended, shared := &sentQueries{l}, &newRuns{l}, &endedRuns{l}, &sharedTargets{l}
 	graph, waiting, returns, idle := &statusGraph{l}, &waits{l}, &partialReturns{l}, &idleCanaries{l}
+	history := &releaseHistory{l}
 	commands := &executedCommands{ledger: l, executed: map[string]time.Time{}, aborted: map[string]bool{}}
 	facts := oracle.Facts{
 		TrafficShifts: routes.trafficShifts, PlannedWeights: routes.plannedWeights, ReadyWeights: routes.readyWeights,
@@ -86,6 +88,7 @@ func (l *ledger) checkers() oracle.Checkers {
 		"I33": {&failedPromotionRecovery{ledger: l}},
 		"I34": {oracle.OnEvent(returns.returnsByCapacity)},
 		"I35": {&fairQueries{ledger: l}},
+		"I41": {oracle.OnEvent(history.recordsEachRelease)},
 	})
 }
 

@@ -373,6 +373,18 @@ var Canaries = []Mutant{
 		"internal/sharding/held.go",
 		"	if !h.shards[shard].held {\n", "	if len(h.shards) == 0 {\n", 1,
 	},
+	{
+		"a history that a new run clears",
+		"I41",
+		"internal/canary/history.go",
+		"s.serin().Release.DeepCopy(), s.serin().History", "s.serin().Release.DeepCopy(), s.serin().History[:0]", 1,
+	},
+	{
+		"a cancelled release recorded as superseded",
+		"I41",
+		"internal/canary/history.go",
+		"revision != current.Revision && !isCancelled(d) {", "revision != current.Revision {", 19,
+	},
 }
 
 // Elsewhere contains the invariants that no single run of Canaries can violate, and the tests that cover them.

@@ -1,0 +1,133 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/analysis"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// History is the document of history -o json and -o yaml. Fields are added to it, never renamed or removed.
+type History struct {
+	Kind      Kind   `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Releases are the releases that are known, newest first. The first one may be in progress.
+	Releases []PastRelease `json:"releases"`
+}
+
+// PastRelease is one release in a history.
+type PastRelease struct {
+	// Revision is Serin's hash of a Canary's target, or the revision number of a Rollout.
+	Revision string   `json:"revision"`
+	Images   []string `json:"images,omitempty"`
+	// Start is when the release began; that of a Rollout, when its ReplicaSet was created.
+	Start time.Time `json:"start"`
+	// End is zero if the release is in progress, and for a Rollout, whose objects do not contain it.
+	End time.Time `json:"end,omitzero"`
+	// Result is promoted, unanalyzed, failed, canceled, superseded or in progress; empty: not known. A Rollout retains only the
+	// results of its stable and of its current revision, and failures while their AnalysisRuns exist.
+	Result string `json:"result,omitempty"`
+	// MaxWeight is the highest weight of a Canary, in percent.
+	MaxWeight int `json:"maxWeight,omitempty"`
+	// Cause is why it failed.
+	Cause *flaggerv1.ReleaseCause `json:"cause,omitempty"`
+	// Command is the last command of a user that was executed.
+	Command string `json:"command,omitempty"`
+}
+
+// InProgress is the result of a release that has not ended.
+const InProgress = "in progress"
+
+// CanaryHistory returns the releases in the status of a Canary.
+func CanaryHistory(object *flaggerv1.Canary) History {
+	h := History{Kind: KindCanary, Namespace: object.Namespace, Name: object.Name, Releases: []PastRelease{}}
+	if object.Status.Serin == nil {
+		return h
+	}
+	if current := object.Status.Serin.Release; current != nil {
+		h.Releases = append(h.Releases, pastRelease(*current))
+	}
+	for _, record := range object.Status.Serin.History {
+		h.Releases = append(h.Releases, pastRelease(record))
+	}
+	return h
+}
+
+func pastRelease(r flaggerv1.ReleaseRecord) PastRelease {
+	past := PastRelease{
+		Revision: r.Revision, Images: r.Images, Start: toUTC(r.Start.Time), Result: cmp.Or(r.Result, InProgress),
+		MaxWeight: r.MaxWeight, Cause: r.Cause, Command: r.Command,
+	}
+	if r.End != nil {
+		past.End = toUTC(r.End.Time)
+	}
+	return past
+}
+
+// RolloutHistory returns the releases of a Rollout, of which its ReplicaSets and AnalysisRuns remain.
+func RolloutHistory(object *argov1.Rollout, sets []appsv1.ReplicaSet, runs []argov1.AnalysisRun) History {
+	h := History{Kind: KindRollout, Namespace: object.Namespace, Name: object.Name, Releases: []PastRelease{}}
+	for i := range sets {
+		h.Releases = append(h.Releases, rolloutRelease(object, &sets[i], runs))
+	}
+	slices.SortStableFunc(h.Releases, func(a, b PastRelease) int { return cmp.Compare(revisionNumber(b), revisionNumber(a)) })
+	return h
+}
+
+func revisionNumber(r PastRelease) int64 {
+	number, err := strconv.ParseInt(r.Revision, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return number
+}
+
+func rolloutRelease(object *argov1.Rollout, set *appsv1.ReplicaSet, runs []argov1.AnalysisRun) PastRelease {
+	r := PastRelease{Revision: set.Annotations[argov1.RevisionAnnotation], Start: toUTC(set.CreationTimestamp.Time)}
+	for _, container := range set.Spec.Template.Spec.Containers {
+		r.Images = append(r.Images, container.Image)
+	}
+	status, hash := object.Status, set.Labels[argov1.PodTemplateHashLabel]
+	switch {
+	case hash == status.StableRS:
+		r.Result = string(release.EndingPromoted)
+	case hash == status.CurrentPodHash && status.Abort:
+		r.Result, r.Cause = string(release.EndingFailed), &flaggerv1.ReleaseCause{Message: cmp.Or(status.Message, "the release was aborted")}
+	case hash == status.CurrentPodHash:
+		r.Result = InProgress
+	}
+	if cause := failedAnalysis(hash, runs); cause != nil && r.Result != string(release.EndingPromoted) {
+		r.Result, r.Cause = string(release.EndingFailed), cause
+	}
+	return r
+}
+
+// failedAnalysis returns the failure of an AnalysisRun of a revision; nil: none failed.
+func failedAnalysis(hash string, runs []argov1.AnalysisRun) *flaggerv1.ReleaseCause {
+	for i := range runs {
+		run := &runs[i]
+		if run.Labels[argov1.PodTemplateHashLabel] != hash || run.Status.Phase != argov1.AnalysisPhaseFailed && run.Status.Phase != argov1.AnalysisPhaseError {
+			continue
+		}
+		cause := &flaggerv1.ReleaseCause{Message: cmp.Or(run.Status.Message, fmt.Sprintf("AnalysisRun %s: %s", run.Name, run.Status.Phase))}
+		for j := range run.Spec.Metrics {
+			metric := &run.Spec.Metrics[j]
+			if result := metricResult(run, metric.Name); result.Phase == argov1.AnalysisPhaseFailed || result.Phase == argov1.AnalysisPhaseError {
+				gate := newMetricGate(metric, result, release.Fail)
+				cause.Gate, cause.Value, cause.Limit, cause.Query = metric.Name, gate.Value, gate.Limit, analysis.ResolvedQuery(result)
+				break
+			}
+		}
+		return cause
+	}
+	return nil
+}
