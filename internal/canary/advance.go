@@ -10,7 +10,11 @@ import (
 // advanceOrPromote advances to the next step of the plan and opens its window, or starts the promotion after the last one.
 func advanceOrPromote(e *statusEdit, gates release.Gates) Decision {
 	s := e.snapshot
-	e.serin.Held, e.serin.Unreachable = "", nil
+	if s.hasCommand(CommandPromote) && s.approvedByCommand() {
+		e.addEvents(release.Event{Type: release.Normal, Message: fmt.Sprintf("Approved the next step of %s by command", s.Plan.targetName())})
+	}
+	e.recordApproval()
+	e.serin.Unreachable = nil
 	switch s.Plan.Strategy {
 	case ABTesting:
 		if s.Status.Iterations >= s.Plan.Iterations {

@@ -45,7 +45,7 @@ func awaitStartApproval(s Snapshot) Decision {
 		e.enterPhase(flaggerv1.CanaryPhaseSucceeded).clearRunState()
 		e.recordAppliedRevision()
 		return e.addEvents(cancelledEvent(s)).decision(nil)
-	case s.hasCommand("abort"):
+	case s.hasCommand(CommandAbort):
 		e := s.edit().addEffects(effects...)
 		e.serin.Command = s.Command
 		return failRelease(e, reasonAbort).decision(nil)
@@ -81,7 +81,7 @@ func awaitStartApproval(s Snapshot) Decision {
 // startGates are the gates before the start of a release.
 func startGates(s Snapshot) []gate {
 	conditions := []gate{primaryReady, routeAccepted}
-	if s.hasCommand("promote") {
+	if s.hasCommand(CommandPromote) || shipsUnanalyzed(s) {
 		return conditions
 	}
 	if s.Queue != nil {
@@ -93,6 +93,12 @@ func startGates(s Snapshot) []gate {
 			fmt.Sprintf("Halt %s advancement waiting for approval %s", s.Plan.qualifiedName(), hook.Name)))
 	}
 	return conditions
+}
+
+// shipsUnanalyzed reports whether the user promotes the waiting revision without any analysis. Before the phase Waiting, a command
+// names the previous run, so that it could ship a revision that the user never saw.
+func shipsUnanalyzed(s Snapshot) bool {
+	return s.Status.Phase == flaggerv1.CanaryPhaseWaiting && s.hasCommand(CommandPromoteFull)
 }
 
 // approvalID identifies the approval of one revision, so that neither an answer nor a command for it applies to another revision.
@@ -135,8 +141,12 @@ func startRelease(s Snapshot, gates release.Gates) Decision {
 	if s.canaryHasTraffic() {
 		e.addStamps(release.StampTrafficEnded) // after a failed promotion the previous revision had traffic until now
 	}
-	return e.addStamps(release.StampSince).addEvents(gates.Events()...).addEvents(release.Event{
+	e.addStamps(release.StampSince).addEvents(gates.Events()...).addEvents(release.Event{
 		Type: release.Normal, Message: "New revision detected! Scaling up " + s.Plan.targetName(), Phase: string(flaggerv1.CanaryPhaseProgressing),
 		Alert: &release.Alert{Severity: release.Info, Message: "New revision detected, progressing canary analysis.", Metadata: true},
-	}).decision(gates)
+	})
+	if shipsUnanalyzed(s) {
+		skipAnalysisOnCommand(e)
+	}
+	return e.decision(gates)
 }

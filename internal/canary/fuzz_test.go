@@ -63,7 +63,7 @@ func FuzzFields(f *testing.F) {
 		}
 		command := oddText(source)
 		if source.rarely() {
-			command = []string{"abort@", "promote@", "retry@"}[source.byte()%3] + canary.RunOf("uid", c.Status)
+			command = canary.NewCommand([]string{"abort", "promote", "retry", "promote-full"}[source.byte()%4], "uid", c.Status)
 		}
 		runUntilIdle(t, &c, command, source)
 	})

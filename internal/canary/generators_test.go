@@ -94,7 +94,7 @@ func worlds() *rapid.Generator[*world] {
 			w.routeError = "cannot be read"
 		}
 		if rare("commanded") {
-			w.command = rapid.SampledFrom([]string{"abort@", "promote@", "retry@"}).Draw(t, "verb") + canary.RunOf("uid", w.status)
+			w.command = canary.NewCommand(rapid.SampledFrom([]string{"abort", "promote", "promote-full", "retry"}).Draw(t, "verb"), "uid", w.status)
 		}
 		w.standingAnswers["all"] = rapid.SampledFrom([]string{"good", "bad", "unreachable:away", "no-data:none", "broken:bad query"}).Draw(t, "answers")
 		if rapid.Bool().Draw(t, "silent") {

@@ -63,6 +63,9 @@ func refusalText(hook flaggerv1.CanaryWebhook, answer release.Answer) string {
 // weightIncreaseGates are the gates of webhooks that must approve every increase of the weight, and the promotion after the last
 // weight. The first weight after mirrored traffic is an exception; see nextStepApprovalGates.
 func weightIncreaseGates(s Snapshot) []gate {
+	if s.approvedByCommand() {
+		return nil
+	}
 	var out []gate
 	for _, hook := range s.Plan.hooksOfType(flaggerv1.ConfirmTrafficIncreaseHook) {
 		out = append(out, hookApproves(hook, flaggerv1.CanaryPhaseProgressing, s.openWindow().attempt(), time.Time{},

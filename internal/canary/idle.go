@@ -25,7 +25,7 @@ func reconcileIdle(s Snapshot) Decision {
 		return adoptOtherStatus(s.edit().addEffects(steadyStateEffects(s)...)).decision(nil)
 	}
 	revision := s.Workload.Target.Revision
-	retry := s.hasCommand("retry") && s.Status.Phase == flaggerv1.CanaryPhaseFailed && revision != s.promotedRevision()
+	retry := s.hasCommand(CommandRetry) && s.Status.Phase == flaggerv1.CanaryPhaseFailed && revision != s.promotedRevision()
 	switch {
 	case promotionResumable(s) && rolledBackToUnpromoted(s):
 		return recordPrimary(s)

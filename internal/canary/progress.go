@@ -15,7 +15,7 @@ func continueRelease(s Snapshot) Decision {
 	switch {
 	case s.mustRollBack():
 		return continueRollback(s)
-	case s.hasCommand("abort"):
+	case s.hasCommand(CommandAbort):
 		return rollBackOnCommand(s)
 	case intent == "" && !s.Plan.SkipAnalysis && s.primaryHasTemplate():
 		// The promotion was decided, and the process stopped before it wrote the status.
@@ -31,12 +31,18 @@ func continueRelease(s Snapshot) Decision {
 	if inheritsTraffic(s) && s.primaryReachable() {
 		return withdrawInheritedTraffic(s)
 	}
-	if s.hasCommand("promote") {
+	switch {
+	case s.hasCommand(CommandPromoteFull):
 		e := s.edit()
 		e.serin.Command = s.Command
-		return e.recordIntent(intentSkip, "the release was promoted by command").addEvents(release.Event{
-			Type: release.Normal, Message: fmt.Sprintf("Promoting %s by command, without further analysis", s.Plan.targetName()),
-		}).decision(nil)
+		return skipAnalysisOnCommand(e).decision(nil)
+	case s.hasCommand(CommandPromote) && !s.approvedByCommand():
+		e := s.edit()
+		e.serin.Command = s.Command
+		return e.addEvents(release.Event{Type: release.Warning, Message: fmt.Sprintf(
+			"Ignored the command %s: it does not name the current step of %s. The command %s skips the remaining analysis",
+			CommandPromote, s.Plan.targetName(), CommandPromoteFull,
+		)}).decision(nil)
 	}
 	effects := steadyStateEffects(s, ScalerPaused{Paused: false})
 	if s.Workload.Target.Replicas == 0 {
@@ -49,6 +55,13 @@ func continueRelease(s Snapshot) Decision {
 		return evaluateBeforeTraffic(s, effects)
 	}
 	return evaluateWindow(s, effects)
+}
+
+// skipAnalysisOnCommand records that the user promotes the revision of the run without further analysis.
+func skipAnalysisOnCommand(e *statusEdit) *statusEdit {
+	return e.recordIntent(intentSkip, "the release was promoted by command").addEvents(release.Event{
+		Type: release.Normal, Message: fmt.Sprintf("Promoting %s by command, without further analysis", e.snapshot.Plan.targetName()),
+	})
 }
 
 // reconcileLiveWeight corrects a weight that differs from that of the run. A weight above zero that a user set remains until the
@@ -71,9 +84,9 @@ func reconcileLiveWeight(s Snapshot, effects []release.Effect) (Decision, bool) 
 	case s.Plan.Strategy == Weighted && live > 0 && live == s.Plan.nextWeight(recorded) && due:
 		// The step was taken, and the process stopped before it wrote the status.
 		e.status.CanaryWeight = live
-		return e.setCookies().openWindow().addEvents(weightAdvancedEvent(s, live)).decision(nil), true
+		return e.recordApproval().setCookies().openWindow().addEvents(weightAdvancedEvent(s, live)).decision(nil), true
 	case s.Plan.Strategy == BlueGreen && live == release.Total && s.Status.Iterations >= s.Plan.Iterations && due:
-		return routeAllToCanary(e, nil), true // the same for the last step of blue/green
+		return routeAllToCanary(e.recordApproval(), nil), true // the same for the last step of blue/green
 	case live < recorded && !s.Workload.Target.isReachable(), live > recorded && !s.primaryReachable():
 		return Decision{}, false
 	case s.Plan.Strategy == Weighted && live > 0:

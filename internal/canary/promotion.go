@@ -11,7 +11,8 @@ import (
 func startPromotion(e *statusEdit, gates release.Gates) Decision {
 	s := e.snapshot
 	e.addEffects(CopyTemplate{Revision: s.pinnedRevision(), ID: s.promotionCopyID()}).enterPhase(flaggerv1.CanaryPhasePromoting)
-	e.serin.Window, e.serin.Held = nil, ""
+	e.recordApproval()
+	e.serin.Window = nil
 	e.analyzed = true
 	return e.addStamps(release.StampSince).addEvents(templateCopyEvent(s)).decision(gates)
 }
@@ -27,7 +28,7 @@ func continuePromotion(s Snapshot) Decision {
 		return adoptRun(s)
 	case s.mustRollBack():
 		return continueRollback(s)
-	case s.hasCommand("abort"):
+	case s.hasCommand(CommandAbort):
 		return rollBackOnCommand(s)
 	}
 	effects := steadyStateEffects(s, ScalerExists{Update: true})

@@ -322,7 +322,7 @@ func TestInvariantsOfRandomRuns(t *testing.T) {
 				h.settle()
 			},
 			"command": func(t *rapid.T) {
-				h.world.command = rapid.SampledFrom([]string{"abort", "promote", "retry"}).Draw(t, "verb") + "@" + canary.RunOf("uid", h.world.status)
+				h.world.command = canary.NewCommand(rapid.SampledFrom([]string{"abort", "promote", "promote-full", "retry"}).Draw(t, "verb"), "uid", h.world.status)
 				h.settle()
 			},
 			"restart": func(*rapid.T) { h.world.restart(); h.settle() },

@@ -38,7 +38,7 @@ func MayStart(s Snapshot) bool {
 	case HasTransitionEffects(s.Status.Phase):
 		return false
 	default:
-		return s.Workload.Target.Revision != s.pinnedRevision() || s.hasCommand("retry")
+		return s.Workload.Target.Revision != s.pinnedRevision() || s.hasCommand(CommandRetry)
 	}
 }
 

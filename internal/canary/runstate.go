@@ -2,7 +2,6 @@ package canary
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,9 +61,18 @@ func (e *statusEdit) recordAppliedRevision() {
 
 // recordCommand records a command for the run that ends here, so that it is never executed again.
 func (e *statusEdit) recordCommand() {
-	if _, run, ok := strings.Cut(e.snapshot.Command, "@"); ok && run == e.snapshot.run() {
+	if _, run, _ := parseCommand(e.snapshot.Command); run == e.snapshot.run() {
 		e.serin.Command = e.snapshot.Command
 	}
+}
+
+// recordApproval ends the wait for the approval of a step that was taken, and records the command that approved it.
+func (e *statusEdit) recordApproval() *statusEdit {
+	if e.snapshot.hasCommand(CommandPromote) {
+		e.serin.Command = e.snapshot.Command
+	}
+	e.serin.Held = ""
+	return e
 }
 
 // recordIntent records an intent before any of its effects are applied.

@@ -527,7 +527,10 @@ func (s *scenario) setFact(t *testing.T, d *datadriven.TestData, arg datadriven.
 			w.missingReferences = []string{"Metric template " + value(arg) + ".shop error: not found"}
 		}
 	case "command":
-		w.command = value(arg) + "@" + canary.RunOf("uid", w.status)
+		verb, withoutStep := strings.CutSuffix(value(arg), "@")
+		if w.command = canary.NewCommand(verb, "uid", w.status); withoutStep {
+			w.command, _, _ = strings.Cut(w.command, "/")
+		}
 	case "crash":
 		w.crash = integer(t, d, arg)
 	case "newest":

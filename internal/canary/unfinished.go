@@ -39,7 +39,7 @@ func rolledBackToUnpromoted(s Snapshot) bool {
 // resumePromotion continues a failed promotion where it stopped: nothing is analysed again, and the primary keeps its pods.
 func resumePromotion(s Snapshot, why string) Decision {
 	e := s.edit().addEffects(steadyStateEffects(s)...).enterPhase(flaggerv1.CanaryPhasePromoting).addStamps(release.StampSince)
-	if s.hasCommand("retry") {
+	if s.hasCommand(CommandRetry) {
 		e.serin.Command = s.Command
 	}
 	return e.addEvents(release.Event{

@@ -68,6 +68,9 @@ func evaluateWindow(s Snapshot, effects []release.Effect) Decision {
 
 // nextStepApprovalGates are the gates of webhooks that must approve the step after the open window.
 func nextStepApprovalGates(s Snapshot) []gate {
+	if s.approvedByCommand() {
+		return nil
+	}
 	var out []gate
 	if s.Plan.Strategy == Weighted && (s.currentWeight() > 0 || !s.Route.Mirrored) {
 		out = weightIncreaseGates(s)

@@ -35,7 +35,7 @@ func TestReleasesAreCountedAsTheyEnd(t *testing.T) {
 	key := client.ObjectKeyFromObject(commanded)
 	c := w.canary(t, key)
 	patch := client.MergeFrom(c.DeepCopy())
-	c.Annotations = map[string]string{canary.CommandAnnotation: "promote@" + canary.RunOf(string(c.UID), c.Status)}
+	c.Annotations = map[string]string{canary.CommandAnnotation: "promote-full@" + canary.RunOf(string(c.UID), c.Status)}
 	if err := w.client.Patch(t.Context(), c, patch); err != nil {
 		t.Fatal(err)
 	}

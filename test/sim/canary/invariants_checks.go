@@ -3,6 +3,7 @@ package canary
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -69,7 +70,22 @@ func (c *analyses) maySkipAnalysis(r *record) bool {
 	if slices.ContainsFunc(c.expectations(r), func(d *expectation) bool { return d.skipAnalysis }) {
 		return true
 	}
-	return r.hasCommand("promote", r.run.began.Add(-c.Lag))
+	return r.hasCommand(canary.CommandPromoteFull, r.run.began.Add(-c.Lag)) || r.run.shippedFromWaiting
+}
+
+// approvedByCommand reports whether a user approved the end of the current step by command.
+func (r *record) approvedByCommand(d *expectation) bool {
+	status := *r.status
+	if !d.weighted {
+		status.Iterations = min(status.Iterations, d.iterations) // one approval includes the last window of blue/green
+	}
+	return r.gave(canary.NewCommand(canary.CommandPromote, string(r.UID), status))
+}
+
+// gave reports whether a user gave that command.
+func (r *record) gave(text string) bool {
+	verb, run, _ := strings.Cut(text, "@")
+	return slices.ContainsFunc(r.commands, func(c command) bool { return c.verb == verb && c.run == run })
 }
 
 // hasCommand reports whether a user gave a command since then.
@@ -160,6 +176,9 @@ func (c *analyses) missingPrecondition(s advance, d *expectation) string {
 
 // closedGate returns a description of a hook that users had not approved, or "".
 func (c *analyses) closedGate(s advance, d *expectation, from time.Time) string {
+	if s.record.approvedByCommand(d) {
+		return ""
+	}
 	var hooks []flaggerv1.CanaryWebhook
 	if d.weighted && (!s.record.route.mirrored || s.record.route.canary != 0 || s.first) {
 		hooks = d.hooksOfType(flaggerv1.ConfirmTrafficIncreaseHook)

@@ -254,6 +254,7 @@ func (l *ledger) readCanary(e oracle.Write) canaryWritten {
 			name: name, began: l.Now(), phaseBefore: before.Phase, targetContents: m.Record.target.contentHistory.Since(l.OldestView()), primaryContent: m.Record.primary.content,
 			beganWithTraffic: m.Record.promotionFailed && m.Record.route.canary > 0,
 		}
+		m.newRun.shippedFromWaiting = before.Phase == flaggerv1.CanaryPhaseWaiting && m.Record.gave(canary.CommandPromoteFull+"@"+runName(before))
 	}
 	m.opensWindow = windowStart(after) != windowStart(before) && !windowStart(after).IsZero()
 	return m

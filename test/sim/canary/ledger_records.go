@@ -112,6 +112,8 @@ type run struct {
 	phaseBefore flaggerv1.CanaryPhase
 	// targetContents are the contents of the target around the beginning; the run is about one of them.
 	targetContents []string
+	// shippedFromWaiting is set for a run that waited for approval and that a user promoted without analysis.
+	shippedFromWaiting bool
 	// primaryContent is the content of the primary at the beginning.
 	primaryContent string
 	window         *window

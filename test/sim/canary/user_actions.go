@@ -204,14 +204,17 @@ func (u *users) skipAnalysis(r *Release, s *sim.Stream) {
 }
 
 func (u *users) command(r *Release, s *sim.Stream) {
-	verb := sim.Pick(s, "abort", "promote", "retry")
+	verb, inFull := sim.Pick(s, canary.CommandAbort, canary.CommandPromote, canary.CommandRetry), s.Chance(0.7)
+	if verb == canary.CommandPromote && inFull {
+		verb = canary.CommandPromoteFull
+	}
 	c := u.storedCanary(r.Key)
 	if c == nil {
 		return
 	}
-	run := canary.RunOf(string(c.UID), c.Status)
-	if u.updateSpec(r, func(c *flaggerv1.Canary) { c.Annotations["serin.dev/command"] = verb + "@" + run }) {
-		u.UserClient.TraceAction(r.Key, "command %s@%s", verb, run)
+	command := canary.NewCommand(verb, string(c.UID), c.Status)
+	if u.updateSpec(r, func(c *flaggerv1.Canary) { c.Annotations[canary.CommandAnnotation] = command }) {
+		u.UserClient.TraceAction(r.Key, "command %s", command)
 	}
 }
 
