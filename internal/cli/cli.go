@@ -1,8 +1,9 @@
-// Package cli contains the commands of users: get, watch, why, history, migrate, promote, abort, retry, pause, resume, crds, version.
+// Package cli contains the commands of users: get, watch, why, history, migrate, promote, abort, retry, pause, resume, restart, set
+// image, undo, crds, version.
 //
-// They act with the permissions of the user. The commands that control a release only change a field or an annotation of a Canary
-// or a Rollout, and the controller does the rest; all others change nothing. The package must not know how a release decides or
-// how a screen is drawn: package cluster reads, package explain describes, package view draws.
+// They act with the permissions of the user. The commands that control a release only change a field or an annotation of a
+// Canary, of a Rollout or of its workload, and the controller does the rest; all others change nothing. The package must not know
+// how a release decides or how a screen is drawn: package cluster reads, package explain describes, package view draws.
 package cli
 
 import (
@@ -37,7 +38,7 @@ func newCommands(connect connector) []*cobra.Command {
 	for _, o := range releaseCommands {
 		all = append(all, newReleaseCommand(connect, o))
 	}
-	return all
+	return append(all, newRestartCommand(connect), newSetCommand(connect), newUndoCommand(connect))
 }
 
 // Run executes a root command that silences its errors, and returns the exit code. Errors are written to stderr.

@@ -14,7 +14,10 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 	"github.com/cockroachdb/datadriven"
 	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
@@ -27,9 +30,10 @@ import (
 
 // TestCommands runs commands as users type them. In the test data, cluster creates a cluster with Canary cart or Rollout web in a
 // state, and run executes a command line and shows its output and exit code. With the argument unreachable, all requests of run
-// fail; after names a change during the command.
+// fail; after names a change during the command. The command events shows the events that record commands of users, annotation
+// the command for Canary cart, and template a pod template.
 func TestCommands(t *testing.T) {
-	for _, file := range []string{"testdata/commands", "testdata/rollouts", "testdata/history", "testdata/othercontrollers"} {
+	for _, file := range []string{"testdata/commands", "testdata/rollouts", "testdata/history", "testdata/othercontrollers", "testdata/control", "testdata/workloads"} {
 		synctest.Test(t, func(t *testing.T) { // without subtests, which a synctest bubble does not support
 			var w *clitest.FakeCluster
 			datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
@@ -37,6 +41,12 @@ func TestCommands(t *testing.T) {
 				case "cluster":
 					w = newCluster(t, d)
 					return ""
+				case "template":
+					return templateOf(t, w, strings.TrimSpace(d.Input))
+				case "events":
+					return userEvents(t, w)
+				case "annotation":
+					return w.Canary("cart").Annotations[canary.CommandAnnotation] + "\n"
 				case "run":
 					return runCommand(t, w, strings.Fields(d.Input), d)
 				default:
@@ -100,6 +110,23 @@ func setCart(t *testing.T, d *datadriven.TestData, w *clitest.FakeCluster, state
 			c.Status.FailedChecks = 2
 		case "suspended":
 			c.Spec.Suspend = true
+		case "daemonset":
+			c.Spec.TargetRef.Kind = "DaemonSet"
+		case "service":
+			c.Spec.TargetRef.Kind = "Service"
+		case "waiting":
+			c.Status.Phase, c.Status.CanaryWeight, own.Window = flaggerv1.CanaryPhaseWaiting, 0, nil
+		case "queued":
+			c.Status.Phase, c.Status.CanaryWeight, own.Window = flaggerv1.CanaryPhaseSucceeded, 0, nil
+			own.Queue = &flaggerv1.QueuePlace{Since: metav1.NewMicroTime(time.Now())}
+		case "held":
+			own.Held = "confirm-traffic-increase/gate"
+		case "waiting-promotion", "suspended-waiting-promotion":
+			c.Status.Phase, c.Spec.Suspend = flaggerv1.CanaryPhaseWaitingPromotion, state != "waiting-promotion"
+		case "skipping":
+			own.Intent = "skip"
+		case "promoting":
+			c.Status.Phase = flaggerv1.CanaryPhasePromoting
 		default:
 			d.Fatalf(t, "unknown state %q", state)
 		}
@@ -117,6 +144,14 @@ func setWeb(t *testing.T, d *datadriven.TestData, w *clitest.FakeCluster, state 
 		resume := func() { s.PauseConditions, s.ControllerPause = nil, false }
 		switch state {
 		case "paused":
+		case "referencing":
+			r.Spec.WorkloadRef = &argov1.ObjectRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "cart"}
+		case "role-metadata":
+			r.Spec.Strategy.Canary.StableMetadata = &argov1.PodTemplateMetadata{Labels: map[string]string{"role": "stable"}, Annotations: map[string]string{"role": "stable"}}
+			rs := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-old"}}
+			w.Change(rs, func() {
+				rs.Spec.Template.Labels["role"], rs.Spec.Template.Annotations = "stable", map[string]string{"role": "stable"}
+			})
 		case "timed-pause":
 			s.CurrentStepIndex = new(int32(4))
 			s.PauseConditions[0].StartTime = metav1.NewTime(time.Now())
@@ -160,6 +195,47 @@ func setWeb(t *testing.T, d *datadriven.TestData, w *clitest.FakeCluster, state 
 	})
 }
 
+// templateOf returns the pod template of kind/name, and restartAt of a Rollout.
+func templateOf(t *testing.T, w *clitest.FakeCluster, of string) string {
+	t.Helper()
+	kind, name, _ := strings.Cut(of, "/")
+	var template any
+	restart := ""
+	switch kind {
+	case "deployment":
+		template = w.Deployment(name).Spec.Template
+	case "rollout":
+		spec := w.Rollout(name).Spec
+		template = spec.Template
+		if spec.RestartAt != nil {
+			restart = "restartAt: " + spec.RestartAt.UTC().Format(time.RFC3339) + "\n"
+		}
+	}
+	text, err := yaml.Marshal(template)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text) + restart
+}
+
+// userEvents returns the events that record commands of users.
+func userEvents(t *testing.T, w *clitest.FakeCluster) string {
+	t.Helper()
+	var list corev1.EventList
+	if err := w.Admin.List(t.Context(), &list); err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, e := range list.Items {
+		if e.Reason == "UserAction" {
+			of := e.InvolvedObject
+			lines = append(lines, fmt.Sprintf("%s %s %s/%s %s: %s\n", e.Type, of.APIVersion, of.Kind, of.Name, e.Source.Component, e.Message))
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "")
+}
+
 // runCommand executes a command line and returns its output, its errors and its exit code. The argument after changes the cluster
 // ten seconds later.
 func runCommand(t *testing.T, w *clitest.FakeCluster, args []string, d *datadriven.TestData) string {
@@ -194,6 +270,17 @@ func runCommand(t *testing.T, w *clitest.FakeCluster, args []string, d *datadriv
 					c.Status.Phase = flaggerv1.CanaryPhaseFailed
 				}
 			})
+		case "carried-out", "new-run":
+			c := w.Canary("cart")
+			w.Change(c, func() {
+				c.Status.Serin.Command = c.Annotations[canary.CommandAnnotation]
+				if after == "new-run" {
+					c.Status.Serin.Run = "next"
+				}
+			})
+		case "web-continued":
+			r := w.Rollout("web")
+			w.Change(r, func() { r.Status.CurrentStepIndex, r.Status.Phase = new(int32(2)), argov1.RolloutPhaseProgressing })
 		case "deleted":
 			if err := w.Admin.Delete(t.Context(), w.Canary("cart")); err != nil {
 				t.Error(err)
@@ -216,7 +303,7 @@ func runCommand(t *testing.T, w *clitest.FakeCluster, args []string, d *datadriv
 func TestExitCodesOfTheCommandLine(t *testing.T) {
 	root := &cobra.Command{Use: "serin", SilenceErrors: true, SilenceUsage: true}
 	root.AddCommand(Commands()...)
-	for _, line := range []string{"nonsense", "why", "why a b", "get --nonsense", "get -o xml", "watch --until never", "watch --timeout 1m", "get fleet/x", "get /x", "get rollouts canary/x", "promote rollout/x --all", "get a -A", "version x", "crds --group apps"} {
+	for _, line := range []string{"nonsense", "why", "why a b", "get --nonsense", "get -o xml", "watch --until never", "watch --timeout 1m", "get fleet/x", "get /x", "get rollouts canary/x", "promote rollout/x --all", "abort", "abort a b", "promote a --timeout 1m", "retry a --wait --timeout -1m", "pause a --wait", "restart", "undo a b", "undo a --to-revision -1", "set", "set image a", "set image a b", "set image a b=", "set image a b=c b=d", "set color a", "get a -A", "version x", "crds --group apps"} {
 		var out bytes.Buffer
 		root.SetOut(&out)
 		root.SetErr(&out)

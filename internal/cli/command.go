@@ -1,81 +1,194 @@
 package cli
 
 import (
+	"bufio"
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/serin-dev/serin/internal/cli/cluster"
-	"github.com/serin-dev/serin/internal/cli/explain"
+	"github.com/serin-dev/serin/internal/release"
 )
 
 // releaseCommand is a command with which the user controls a release.
 type releaseCommand struct {
 	command           cluster.Command
 	verb, short, long string
-	// result describes the effect on the release, for the output.
-	result string
 }
 
 // releaseCommands lists the commands that change a field or an annotation of the release.
 var releaseCommands = []releaseCommand{
 	{
 		cluster.Promote, "promote", "Continue a release, or promote it",
-		"Starts a waiting release of a Canary, or promotes one under analysis, without further checks or webhooks. For a Rollout, ends the\n" +
-			"pause, or without one the current step; --full skips all remaining steps.", "will be promoted",
+		"For a Canary, starts a release that waits in the queue or for approval, or approves the step that a webhook has not approved; the\n" +
+			"checks of that step must still pass. Under analysis, it is refused unless --full skips the remaining analysis.\n" +
+			"For a Rollout, ends the pause, or without one the current step; --full skips all remaining steps.",
 	},
 	{
 		cluster.Abort, "abort", "Roll a release back",
-		"Routes all requests to the previous version, removes the new pods and ends the release as failed.", "will be rolled back",
+		"Routes all requests to the previous version, removes the new pods and ends the release as failed.",
 	},
 	{
 		cluster.Retry, "retry", "Release the failed revision again",
-		"Releases the failed revision again, unchanged.", "will be released again",
+		"Releases the failed revision again, unchanged.",
 	},
 	{
 		cluster.Pause, "pause", "Pause a release",
-		"Sets spec.suspend of a Canary, or spec.paused of a Rollout: the release is frozen until resume, including its traffic.", "is paused",
+		"Sets spec.suspend of a Canary, or spec.paused of a Rollout: the release is frozen until resume, including its traffic.",
 	},
 	{
 		cluster.Resume, "resume", "Resume a paused release",
-		"Clears spec.suspend or spec.paused. A window that has elapsed is evaluated immediately. A pause step is ended with promote.", "is resumed",
+		"Clears spec.suspend or spec.paused. A window that has elapsed is evaluated immediately. A pause step is ended with promote.",
 	},
 }
 
-// resultText describes the effect of the command on a release of a kind. full is true for promote --full.
-func (o releaseCommand) resultText(kind explain.Kind, full bool) string {
-	if o.command == cluster.Promote && kind == explain.KindRollout && !full {
-		return "is continued"
-	}
-	return o.result
+// commandFlags are the flags of a command that controls a release.
+type commandFlags struct {
+	full, yes, wait bool
+	timeout         time.Duration
+	reason          string
+}
+
+func (f *commandFlags) registerReason(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.reason, "reason", "", "why, for the Event that records the command, such as 'hotfix 42'")
 }
 
 func newReleaseCommand(connect connector, o releaseCommand) *cobra.Command {
-	c, full := commonFlags{connect: connect}, false
+	c, flags := commonFlags{connect: connect}, commandFlags{}
 	cmd := &cobra.Command{
-		Use: o.verb + " NAME", Short: o.short, Args: asUsageErrors(cobra.ExactArgs(1)),
-		Long:    o.long + " Requires permission to patch the release; the controller does the rest.\n\n" + exitCodesHelp,
+		Use: o.verb + " NAME", Short: o.short, Args: oneRelease,
+		Long: o.long + " Requires permission to patch the release; the controller does the rest. The command and --reason are recorded\n" +
+			"in an Event of the release.\n\n" + exitCodesHelp,
 		Example: "  serin " + o.verb + " cart -n shop && serin watch cart -n shop --until done",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case flags.timeout < 0:
+				return withExitCode(ExitUsage, fmt.Errorf("--timeout %s is negative: use a duration such as 10m", flags.timeout))
+			case flags.timeout > 0 && !flags.wait:
+				return withExitCode(ExitUsage, errors.New("--timeout requires --wait"))
+			}
 			session, sel, err := c.openSession(nil, args)
 			if err != nil {
 				return err
 			}
 			command := o.command
-			if full {
+			if flags.full {
 				command = cluster.PromoteFull
 			}
-			key, err := session.SendCommand(cmd.Context(), command, sel.Namespace, sel.Names[0])
+			planned, err := session.PlanCommand(cmd.Context(), command, sel.Namespace, sel.Names[0])
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s/%s %s\n", key.Kind.Resource(), key.Name, o.resultText(key.Kind, full))
-			return err
+			if planned.Skips != "" && !flags.yes && isTerminal(cmd.InOrStdin()) {
+				if err := confirm(cmd.InOrStdin(), cmd.ErrOrStderr(), planned.Skips+"."); err != nil {
+					return err
+				}
+			}
+			return sendCommand(cmd, session, planned, flags)
 		},
 	}
 	c.register(cmd, false)
+	flags.registerReason(cmd)
 	if o.command == cluster.Promote {
-		cmd.Flags().BoolVar(&full, "full", false, "for a Rollout: skip all remaining steps, pauses and analyses")
+		cmd.Flags().BoolVar(&flags.full, "full", false, "skip the remaining analysis of a Canary, or all remaining steps, pauses and analyses of a Rollout")
+		cmd.Flags().BoolVarP(&flags.yes, "yes", "y", false, "do not ask before --full; without a terminal, it never asks")
+	}
+	if o.command != cluster.Pause && o.command != cluster.Resume {
+		cmd.Flags().BoolVar(&flags.wait, "wait", false, "wait until a controller has carried out the command")
+		cmd.Flags().DurationVar(&flags.timeout, "timeout", 0, "maximum duration of --wait, such as 10m; 0: unlimited")
 	}
 	return cmd
+}
+
+// oneRelease checks that the arguments name one release.
+func oneRelease(cmd *cobra.Command, args []string) error {
+	switch len(args) {
+	case 0:
+		return withExitCode(ExitUsage, fmt.Errorf("the name of the release is missing: %s NAME", cmd.CommandPath()))
+	case 1:
+		return nil
+	default:
+		return withExitCode(ExitUsage, fmt.Errorf("%s controls one release, but %d were named: %s", cmd.CommandPath(), len(args), strings.Join(args, ", ")))
+	}
+}
+
+// confirm asks a question, and returns an error unless the answer is yes.
+func confirm(in io.Reader, out io.Writer, question string) error {
+	if _, err := fmt.Fprint(out, question+" Continue? [y/N] "); err != nil {
+		return fmt.Errorf("ask: %w", err)
+	}
+	answer, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	default:
+		return withExitCode(ExitUsage, errors.New("cancelled: nothing was changed"))
+	}
+}
+
+// sendCommand sends a command, prints and records it, and waits for it with --wait. Problems after the command was sent are
+// warnings.
+func sendCommand(cmd *cobra.Command, session *cluster.Session, planned *cluster.PlannedCommand, flags commandFlags) error {
+	ctx, name := cmd.Context(), planned.Key.Kind.Resource()+"/"+planned.Key.Name
+	if err := session.SendCommand(ctx, planned); err != nil {
+		return err
+	}
+	effect := planned.Effect
+	if planned.Paused {
+		effect += " after it is resumed with: " + planned.ResumeHint()
+	}
+	if _, err := fmt.Fprintln(cmd.OutOrStdout(), name, effect); err != nil {
+		return err
+	}
+	if err := session.RecordCommand(ctx, planned, flags.reason); err != nil {
+		printWarning(cmd, err.Error())
+	}
+	if warning := session.ControllerWarning(ctx, planned); warning != "" {
+		printWarning(cmd, warning)
+	}
+	if !flags.wait {
+		return nil
+	}
+	if planned.Paused {
+		return withExitCode(ExitUserAction, fmt.Errorf("%s is carried out after the release is resumed", planned.Command))
+	}
+	return awaitCommand(cmd, session, planned, flags.timeout)
+}
+
+func printWarning(cmd *cobra.Command, text string) {
+	_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "warning: "+text)
+}
+
+// awaitCommand waits until a controller has carried out a command, and prints the phase of the release then.
+func awaitCommand(cmd *cobra.Command, session *cluster.Session, planned *cluster.PlannedCommand, timeout time.Duration) error {
+	ctx, until := cmd.Context(), "the end of the wait"
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+		until = "the timeout of " + timeout.String()
+	}
+	r, isCarriedOut, err := session.AwaitCommand(ctx, planned)
+	switch {
+	case err != nil:
+		return err
+	case isCarriedOut:
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s/%s is %s\n", planned.Key.Kind.Resource(), planned.Key.Name, r.Phase)
+		return err
+	case r.State == release.Idle && r.Result == release.RolledBack && ctx.Err() == nil:
+		return withExitCode(ExitFailed, fmt.Errorf("the release of %s failed before %s was carried out", r.FullName(), planned.Command))
+	case r.State == release.WaitsForUser:
+		return withExitCode(ExitUserAction, fmt.Errorf("%s was not carried out before %s: %s waits for user action: see serin why %s -n %s",
+			planned.Command, until, r.FullName(), r.Argument(), r.Namespace))
+	default:
+		return withExitCode(ExitTimeout, fmt.Errorf("%s was not carried out before %s", planned.Command, until))
+	}
 }

@@ -47,7 +47,7 @@ func ExitCode(err error) int {
 		return exitError.Code
 	case errors.Is(err, cluster.ErrNotFound):
 		return ExitNotFound
-	case errors.Is(err, cluster.ErrAmbiguous), errors.Is(err, cluster.ErrNoEffect):
+	case errors.Is(err, cluster.ErrAmbiguous), errors.Is(err, cluster.ErrNoEffect), errors.Is(err, cluster.ErrRefused):
 		return ExitUsage
 	case errors.Is(err, cluster.ErrUnreachable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return ExitUnreachable

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestCommandsControlARelease aborts, retries, pauses, resumes and promotes a release whose webhook never confirms the promotion.
+// TestCommandsControlARelease aborts, retries, pauses, resumes and approves a release whose webhook never confirms the promotion,
+// and promotes another one without its analysis.
 func TestCommandsControlARelease(t *testing.T) {
 	t.Parallel()
 	s := startEnvironment(t, "orders", "-drain-delay", "0s")
@@ -17,7 +18,8 @@ func TestCommandsControlARelease(t *testing.T) {
 	webhooks.setAnswer("/confirm-promotion", answerWith(http.StatusForbidden))
 	runCommand := func(command, wantOutput string) {
 		t.Helper()
-		out, err := exec.CommandContext(t.Context(), serin, command, "cart", "-n", s.namespace, "--kubeconfig", shared.Kubeconfig).CombinedOutput()
+		args := append(strings.Fields(command), "cart", "-n", s.namespace, "--kubeconfig", shared.Kubeconfig)
+		out, err := exec.CommandContext(t.Context(), serin, args...).CombinedOutput()
 		if !strings.Contains(string(out), wantOutput) {
 			t.Fatalf("serin %s cart: %v\n%s\nwant output with %q", command, err, out, wantOutput)
 		}
@@ -37,10 +39,20 @@ func TestCommandsControlARelease(t *testing.T) {
 	runCommand("retry", "canary.flagger.app/cart will be released again")
 	r.waitForPhase("WaitingPromotion")
 	runCommand("pause", "canary.flagger.app/cart is paused")
-	runCommand("promote", "canary.flagger.app/cart will be promoted")
+	runCommand("promote --full", "refused: Canary cart in namespace "+s.namespace+" is paused")
+	runCommand("promote --reason=approved", "canary.flagger.app/cart will take the next step when its checks pass after it is resumed with: serin resume canary/cart")
 	if c := convert[canary](t, s.get(canaries, "cart")); c.Status.Phase != "WaitingPromotion" {
 		t.Errorf("a paused release continued: %s", c)
 	}
 	runCommand("resume", "canary.flagger.app/cart is resumed")
+	r.waitForEnd("Succeeded")
+	if n := s.countEvents("cart", "promote requested by "); n != 1 {
+		t.Errorf("the approval is recorded in %d events, want 1", n)
+	}
+
+	r = s.follow("cart")
+	s.deployVersion("cart", "v3")
+	r.waitForPhase("WaitingPromotion")
+	runCommand("promote --full --wait --timeout 1m", "canary.flagger.app/cart will be promoted without further analysis")
 	r.waitForEnd("Succeeded")
 }

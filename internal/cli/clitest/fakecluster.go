@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -78,12 +79,16 @@ func NewFakeCluster(t testing.TB, manifests string) *FakeCluster {
 			return c.List(ctx, list, opts...)
 		},
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			if err := w.requestError(scheme, obj, ""); err != nil {
+				return err
+			}
+			if who, is := obj.(*authenticationv1.SelfSubjectReview); is {
+				who.Status.UserInfo.Username = "vera"
+				return nil
+			}
 			review, isReview := obj.(*authorizationv1.LocalSubjectAccessReview)
 			if !isReview {
 				return c.Create(ctx, obj, opts...)
-			}
-			if err := w.requestError(scheme, obj, ""); err != nil {
-				return err
 			}
 			review.Status.Allowed = strings.HasPrefix(review.Spec.User, "system:serviceaccount:flagger-system:") ||
 				strings.HasPrefix(review.Spec.User, "system:serviceaccount:argo-rollouts:")
@@ -257,7 +262,7 @@ func (w *FakeCluster) Deployment(name string) *appsv1.Deployment {
 	return &d
 }
 
-// Forbid removes the user's permission to read kinds.
+// Forbid removes the user's permission to read and create kinds.
 func (w *FakeCluster) Forbid(kinds ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

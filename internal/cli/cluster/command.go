@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,8 +20,13 @@ import (
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
-// ErrNoEffect is the error of a command that has no effect in the current state of the release.
-var ErrNoEffect = errors.New("nothing to do")
+// The errors of commands that are not sent.
+var (
+	// ErrNoEffect: the command has no effect in the current state of the release.
+	ErrNoEffect = errors.New("nothing to do")
+	// ErrRefused: the command would do more than the user may expect.
+	ErrRefused = errors.New("refused")
+)
 
 // Command is a command with which the user controls a release.
 type Command string
@@ -39,29 +44,23 @@ const (
 // maxAttempts bounds the attempts to write a change while the release changes concurrently.
 const maxAttempts = 10
 
-// SendCommand sends a command to the controller by changing the object of the release, and returns the key of the release. Errors:
-// ErrNoEffect, ErrNotFound, ErrAmbiguous, ErrUnreachable.
-func (s *Session) SendCommand(ctx context.Context, command Command, namespace string, name Name) (explain.Key, error) {
-	var err error
-	var key explain.Key
-	for range maxAttempts {
-		object, getErr := s.getObject(ctx, namespace, name)
-		if getErr != nil {
-			return explain.Key{}, getErr
-		}
-		key = keyOf(object)
-		changes, refused := changesFor(command, object)
-		if refused != nil {
-			return key, fmt.Errorf("%w: %s %s%s %w", ErrNoEffect, key.Kind, key.Name, inNamespace(namespace), refused)
-		}
-		if err = s.applyChanges(ctx, object, changes); !apierrors.IsConflict(err) {
-			break
-		}
-	}
-	if err != nil {
-		return key, describeError(string(command)+" "+string(key.Kind)+" "+key.Name+inNamespace(namespace), err, key.Kind)
-	}
-	return key, nil
+// PlannedCommand is a command for one release in its observed state. It applies only to what the user saw: another revision may
+// have arrived before the user confirmed it, or the release may have reached another step.
+type PlannedCommand struct {
+	Command Command
+	Key     explain.Key
+	// Effect describes the effect on the release, for the output.
+	Effect string
+	// Skips describes what a promotion in full skips, in a sentence without a full stop; empty for other commands.
+	Skips string
+	// Paused is true if the command is only recorded until the release is resumed.
+	Paused bool
+
+	// object is the observed object, and after a change the changed one.
+	object  client.Object
+	changes changes
+	// workload is the patch of a command for the workload of the release; nil for other commands.
+	workload *workloadPatch
 }
 
 // changes are the changes that a command makes to an object and to its status, as merge patches.
@@ -69,15 +68,80 @@ type changes struct {
 	object, status map[string]any
 }
 
-func changesFor(command Command, object client.Object) (changes, error) {
+// PlanCommand reads a release and returns the changes of a command. It changes nothing. Errors: ErrNoEffect, ErrRefused,
+// ErrNotFound, ErrAmbiguous, ErrUnreachable.
+func (s *Session) PlanCommand(ctx context.Context, command Command, namespace string, name Name) (*PlannedCommand, error) {
+	object, err := s.getObject(ctx, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	p := &PlannedCommand{Command: command, Key: keyOf(object), object: object}
 	switch object := object.(type) {
 	case *flaggerv1.Canary:
-		return canaryChanges(command, object)
+		err = p.planForCanary(object)
 	case *argov1.Rollout:
-		return rolloutChanges(command, object)
+		err = p.planForRollout(object)
 	default:
-		return changes{}, fmt.Errorf("is a %T, which has no such command", object)
+		err = fmt.Errorf("%w: it is a %T", ErrNoEffect, object)
 	}
+	return p, err
+}
+
+// SendCommand sends a planned command to the controller by changing the object of the release. Errors: those of PlanCommand.
+func (s *Session) SendCommand(ctx context.Context, p *PlannedCommand) error {
+	if p.workload != nil {
+		return p.describeWorkloadError(p.workload.object, s.Client.Patch(ctx, p.workload.object, p.workload.patch))
+	}
+	subject := p.subject()
+	for range maxAttempts {
+		err := s.applyChanges(ctx, p.object, p.changes)
+		if err == nil {
+			return nil
+		}
+		if !apierrors.IsConflict(err) {
+			return describeError(string(p.Command)+" "+string(p.Key.Kind)+" "+p.Key.Name+inNamespace(p.Key.Namespace), err, p.Key.Kind)
+		}
+		next, err := s.PlanCommand(ctx, p.Command, p.Key.Namespace, Name{p.Key.Kind, p.Key.Name})
+		if err != nil {
+			return err
+		}
+		if next.subject() != subject {
+			return p.newError(ErrRefused, "has reached another step or begun another release meanwhile: look at it, then repeat the command")
+		}
+		*p = *next
+	}
+	return p.newError(ErrUnreachable, "changes too often for a write: repeat the command")
+}
+
+// subject identifies what the command applies to: a release or its step; for pause and resume, the object.
+func (p *PlannedCommand) subject() string {
+	uid, verb := string(p.object.GetUID()), canaryVerbs[p.Command]
+	if verb == "" {
+		return uid
+	}
+	switch object := p.object.(type) {
+	case *flaggerv1.Canary:
+		return canary.NewCommand(verb, uid, object.Status)
+	case *argov1.Rollout:
+		if p.Command == Promote {
+			return fmt.Sprint(uid, object.Status.CurrentPodHash, stepText(object))
+		}
+		return uid + object.Status.CurrentPodHash
+	default:
+		return uid
+	}
+}
+
+// newError returns the error of a command that is not sent. The text continues a sentence that begins with the release.
+func (p *PlannedCommand) newError(kind error, format string, args ...any) error {
+	return fmt.Errorf("%w: %s %s%s %s", kind, p.Key.Kind, p.Key.Name, inNamespace(p.Key.Namespace), fmt.Sprintf(format, args...))
+}
+
+// ResumeHint returns the command that resumes the release.
+func (p *PlannedCommand) ResumeHint() string { return p.hint(Resume) }
+
+func (p *PlannedCommand) hint(command Command) string {
+	return fmt.Sprintf("serin %s %s/%s -n %s", command, strings.ToLower(string(p.Key.Kind)), p.Key.Name, p.Key.Namespace)
 }
 
 // applyChanges patches an object if it still has the observed version. It patches the status of a Rollout first: if the second
@@ -111,88 +175,184 @@ func newPatch(object client.Object, tree map[string]any) (client.Patch, error) {
 	return client.RawPatch(types.MergePatchType, body), nil
 }
 
-// canaryChanges returns the changes for a Canary. Except for pause and resume, this is the annotation that the controller reads;
-// it names the observed run, so that the command has no effect on a later one.
-func canaryChanges(command Command, c *flaggerv1.Canary) (changes, error) {
-	switch command {
-	case Pause, Resume:
-		suspend := command == Pause
+// canaryVerbs are the verbs of the commands that are sent to a Canary in its annotation.
+var canaryVerbs = map[Command]string{
+	Promote: canary.CommandPromote, PromoteFull: canary.CommandPromoteFull, Abort: canary.CommandAbort, Retry: canary.CommandRetry,
+}
+
+// planForCanary plans a command for a Canary. Except for pause and resume, this is the annotation that the controller reads; it
+// names the observed run, so that the command has no effect on a later one.
+func (p *PlannedCommand) planForCanary(c *flaggerv1.Canary) error {
+	if p.Command == Pause || p.Command == Resume {
+		suspend := p.Command == Pause
 		if c.Spec.Suspend == suspend {
-			return changes{}, fmt.Errorf("already has spec.suspend %v", suspend)
+			return p.newError(ErrNoEffect, "already has spec.suspend %v", suspend)
 		}
-		return changes{object: map[string]any{"spec": map[string]any{"suspend": suspend}}}, nil
+		p.changes = changes{object: map[string]any{"spec": map[string]any{"suspend": suspend}}}
+		p.Effect = map[bool]string{true: "is paused", false: "is resumed"}[suspend]
+		return nil
+	}
+	var err error
+	switch p.Command {
+	case Promote:
+		err = p.planApproval(c)
 	case PromoteFull:
-		return changes{}, errors.New("does not support --full: promote runs no further checks")
-	case Promote, Abort, Retry: // sent as an annotation
-	}
-	if reason := noEffectReason(command, c); reason != "" {
-		return changes{}, fmt.Errorf("is %s: %s", cmp.Or(string(c.Status.Phase), "new"), reason)
-	}
-	annotation := string(command) + "@" + canary.RunOf(string(c.UID), c.Status)
-	if c.Status.Serin != nil && c.Status.Serin.Command == annotation {
-		return changes{}, fmt.Errorf("has already carried out %s for this release", command)
-	}
-	return changes{object: map[string]any{"metadata": map[string]any{"annotations": map[string]any{canary.CommandAnnotation: annotation}}}}, nil
-}
-
-// noEffectReason returns the reason why a command would have no effect; empty: it would have an effect.
-func noEffectReason(command Command, c *flaggerv1.Canary) string {
-	phase := c.Status.Phase
-	isAnalysed := slices.Contains([]flaggerv1.CanaryPhase{flaggerv1.CanaryPhaseWaiting, flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion}, phase)
-	isQueued := c.Status.Serin != nil && c.Status.Serin.Queue != nil
-	switch {
-	case command == Promote && !isAnalysed && !isQueued:
-		return "no release is waiting or under analysis"
-	case command == Abort && phase == flaggerv1.CanaryPhaseFinalising:
-		return "the new version already serves users: deploy the previous one to return to it"
-	case command == Abort && !isAnalysed && phase != flaggerv1.CanaryPhasePromoting:
-		return "no release is in progress"
-	case command == Retry && phase != flaggerv1.CanaryPhaseFailed:
-		return "the last release did not fail"
+		err = p.planFullPromotion(c)
+	case Abort:
+		err, p.Effect = p.checkAbort(c), "will be rolled back"
 	default:
-		return ""
+		err, p.Effect = p.checkRetry(c), "will be released again"
+	}
+	if err != nil {
+		return err
+	}
+	annotation := canary.NewCommand(canaryVerbs[p.Command], string(c.UID), c.Status)
+	if c.Status.Serin != nil && c.Status.Serin.Command == annotation {
+		return p.newError(ErrNoEffect, "has already carried out %s for this release", p.Command)
+	}
+	p.Paused = c.Spec.Suspend
+	p.changes = changes{object: map[string]any{"metadata": map[string]any{"annotations": map[string]any{canary.CommandAnnotation: annotation}}}}
+	return nil
+}
+
+// planApproval plans the promotion to the next step: it replaces an approval that the release waits for, and never a check.
+func (p *PlannedCommand) planApproval(c *flaggerv1.Canary) error {
+	switch {
+	case c.Status.Phase == flaggerv1.CanaryPhaseWaiting, isQueued(c):
+		p.Effect = "will start its release"
+		return nil
+	case !isAnalyzed(c):
+		return p.newError(ErrNoEffect, "is %s: no release is waiting or under analysis", phaseOrNew(string(c.Status.Phase)))
+	case canary.IsEndDecided(c.Status):
+		return p.newError(ErrNoEffect, "is %s, and the end of its release is already decided: see serin why", c.Status.Phase)
+	case !canary.AwaitsApproval(c.Status):
+		return p.newError(ErrRefused, "is under analysis (%s) and waits for no approval: promote --full skips the remaining analysis and routes all traffic to the new revision",
+			analysisProgress(c))
+	default:
+		p.Effect = "will take the next step when its checks pass"
+		return nil
 	}
 }
 
-// rolloutChanges returns the changes for a Rollout: the fields with which users control a Rollout according to its API.
-func rolloutChanges(command Command, r *argov1.Rollout) (changes, error) {
-	s := r.Status
+// planFullPromotion plans the promotion without further analysis. It must not wait for a user who resumes the release, and who
+// may not know about it.
+func (p *PlannedCommand) planFullPromotion(c *flaggerv1.Canary) error {
+	waits := c.Status.Phase == flaggerv1.CanaryPhaseWaiting
+	switch {
+	case isQueued(c) && !waits:
+		return p.newError(ErrRefused, "waits in the queue: start its release with: %s", p.hint(Promote))
+	case !waits && !isAnalyzed(c):
+		return p.newError(ErrNoEffect, "is %s: no release is waiting or under analysis", phaseOrNew(string(c.Status.Phase)))
+	case canary.IsEndDecided(c.Status):
+		return p.newError(ErrNoEffect, "is %s, and the end of its release is already decided: see serin why", c.Status.Phase)
+	case c.Spec.Suspend:
+		return p.newError(ErrRefused, "is paused, so promote --full would ship the new revision without checks as soon as anyone resumes it: resume it first with: %s", p.ResumeHint())
+	case waits:
+		p.Skips = fmt.Sprintf("%s has not started its release: promote --full skips its whole analysis and routes all traffic to the new revision", c.Name)
+	default:
+		p.Skips = fmt.Sprintf("%s is under analysis (%s): promote --full skips the remaining analysis and routes all traffic to the new revision", c.Name, analysisProgress(c))
+	}
+	p.Effect = "will be promoted without further analysis"
+	return nil
+}
+
+func (p *PlannedCommand) checkAbort(c *flaggerv1.Canary) error {
+	switch phase := c.Status.Phase; {
+	case phase == flaggerv1.CanaryPhaseFinalising:
+		return p.newError(ErrNoEffect, "is %s: the new version already serves users: deploy the previous one to return to it", phase)
+	case phase != flaggerv1.CanaryPhaseWaiting && phase != flaggerv1.CanaryPhasePromoting && !isAnalyzed(c):
+		return p.newError(ErrNoEffect, "is %s: no release is in progress", phaseOrNew(string(phase)))
+	default:
+		return nil
+	}
+}
+
+func (p *PlannedCommand) checkRetry(c *flaggerv1.Canary) error {
+	switch phase := c.Status.Phase; phase {
+	case flaggerv1.CanaryPhaseFailed:
+		return nil
+	case flaggerv1.CanaryPhaseSucceeded, flaggerv1.CanaryPhaseInitialized:
+		return p.newError(ErrNoEffect, "is %s: the last release did not fail: deploy a new version to release it", phase)
+	default:
+		return p.newError(ErrNoEffect, "is %s: the last release did not fail", phaseOrNew(string(phase)))
+	}
+}
+
+func isAnalyzed(c *flaggerv1.Canary) bool {
+	return c.Status.Phase == flaggerv1.CanaryPhaseProgressing || c.Status.Phase == flaggerv1.CanaryPhaseWaitingPromotion
+}
+
+func isQueued(c *flaggerv1.Canary) bool { return c.Status.Serin != nil && c.Status.Serin.Queue != nil }
+
+func phaseOrNew(phase string) string { return cmp.Or(phase, "new") }
+
+// analysisProgress describes how much of an analysis was observed.
+func analysisProgress(c *flaggerv1.Canary) string {
+	step, threshold := fmt.Sprintf("weight %d%%", c.Status.CanaryWeight), 1
+	if analysis := cmp.Or(c.Spec.Analysis, c.Spec.CanaryAnalysis); analysis != nil {
+		threshold = max(analysis.Threshold, 1)
+		if analysis.Iterations > 0 {
+			step = fmt.Sprintf("iteration %d of %d", min(c.Status.Iterations, analysis.Iterations), analysis.Iterations)
+		}
+	}
+	return fmt.Sprintf("%s, %d of %d failed checks", step, c.Status.FailedChecks, threshold)
+}
+
+// planForRollout plans a command for a Rollout: the fields with which users control a Rollout according to its API.
+func (p *PlannedCommand) planForRollout(r *argov1.Rollout) error {
+	s, command := r.Status, p.Command
 	inProgress := s.StableRS != "" && s.CurrentPodHash != s.StableRS
 	specChange := func(paused bool) map[string]any { return map[string]any{"spec": map[string]any{"paused": paused}} }
 	switch {
 	case (command == Pause || command == Resume) && r.Spec.Paused == (command == Pause):
-		return changes{}, fmt.Errorf("already has spec.paused %v", r.Spec.Paused)
+		return p.newError(ErrNoEffect, "already has spec.paused %v", r.Spec.Paused)
 	case command == Pause, command == Resume:
-		return changes{object: specChange(command == Pause)}, nil
+		p.changes = changes{object: specChange(command == Pause)}
+		p.Effect = map[bool]string{true: "is paused", false: "is resumed"}[command == Pause]
+		return nil
+	case !inProgress && command == Retry && s.StableRS != "":
+		return p.newError(ErrNoEffect, "is %s: the last release succeeded: deploy a new version, or return to the previous one with: %s", s.Phase, p.hint(Undo))
 	case !inProgress:
-		return changes{}, fmt.Errorf("is %s: no release is in progress", cmp.Or(string(s.Phase), "new"))
+		return p.newError(ErrNoEffect, "is %s: no release is in progress", phaseOrNew(string(s.Phase)))
 	case command == Retry && !s.Abort:
-		return changes{}, fmt.Errorf("is %s: the release was not aborted", s.Phase)
+		return p.newError(ErrNoEffect, "is %s: the release was not aborted", s.Phase)
 	case command == Retry:
-		return changes{status: map[string]any{"abort": false}}, nil
+		p.changes, p.Effect, p.Paused = changes{status: map[string]any{"abort": false}}, "will be released again", r.Spec.Paused
+		return nil
 	case command == Abort && s.Abort:
-		return changes{}, fmt.Errorf("is %s: the release was already aborted", s.Phase)
+		return p.newError(ErrNoEffect, "is %s: the release was already aborted", s.Phase)
 	case command == Abort:
-		return changes{status: map[string]any{"abort": true}}, nil
+		p.changes, p.Effect, p.Paused = changes{status: map[string]any{"abort": true}}, "will be rolled back", r.Spec.Paused
+		return nil
 	case s.Abort:
-		return changes{}, fmt.Errorf("is %s: the release was aborted: retry it first", s.Phase)
+		return p.newError(ErrNoEffect, "is %s: the release was aborted: retry it first", s.Phase)
 	}
-	out := changes{}
 	if r.Spec.Paused {
-		out.object = specChange(false)
+		p.changes.object = specChange(false)
 	}
 	if command == PromoteFull {
-		out.status = map[string]any{"promoteFull": true}
-		return out, nil
+		p.changes.status, p.Effect = map[string]any{"promoteFull": true}, "will be promoted without further steps"
+		p.Skips = fmt.Sprintf("%s is %s%s: promote --full skips all remaining steps, pauses and analyses, and routes all traffic to the new revision", r.Name, s.Phase, stepText(r))
+		return nil
 	}
-	status, err := promotionStatusChange(r)
-	out.status = status
-	return out, err
+	p.Effect = "is continued"
+	var err error
+	p.changes.status, err = p.promotionStatusChange(r)
+	return err
+}
+
+// stepText describes the current step of a Rollout; empty if it has none.
+func stepText(r *argov1.Rollout) string {
+	index, total := rollout.StepPosition(r.Spec, r.Status)
+	if index == nil || int(*index) >= total {
+		return ""
+	}
+	return fmt.Sprintf(", step %d of %d", *index+1, total)
 }
 
 // promotionStatusChange returns the change of the status that ends the pause, the inconclusive analysis or else the current step
 // of a Rollout.
-func promotionStatusChange(r *argov1.Rollout) (map[string]any, error) {
+func (p *PlannedCommand) promotionStatusChange(r *argov1.Rollout) (map[string]any, error) {
 	s := r.Status
 	index, total := rollout.StepPosition(r.Spec, s)
 	next := map[string]any{"pauseConditions": nil}
@@ -211,6 +371,6 @@ func promotionStatusChange(r *argov1.Rollout) (map[string]any, error) {
 	case next["currentStepIndex"] != nil:
 		return next, nil
 	default:
-		return nil, fmt.Errorf("is %s: it is not paused and has no remaining step: promote --full skips everything else", s.Phase)
+		return nil, p.newError(ErrNoEffect, "is %s: it is not paused and has no remaining step: promote --full skips everything else", s.Phase)
 	}
 }

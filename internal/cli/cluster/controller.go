@@ -187,13 +187,17 @@ func (c *controllers) otherControllerFor(ctx context.Context, object client.Obje
 	return out
 }
 
-// otherControllerInEvents returns the sign of another controller that the last event of a release contains; empty: it contains
-// none.
+// otherControllerInEvents returns the sign of another controller that the last event of a release contains, except for commands of
+// users; empty: it contains none.
 func otherControllerInEvents(events []explain.Event) string {
-	if len(events) == 0 {
+	last := len(events) - 1
+	for last >= 0 && events[last].ByUser {
+		last--
+	}
+	if last < 0 {
 		return ""
 	}
-	_, text, _ := strings.Cut(events[len(events)-1].Message, " (")
+	_, text, _ := strings.Cut(events[last].Message, " (")
 	sign, _, ok := strings.Cut(text, "), so Serin does not")
 	if !ok {
 		return ""

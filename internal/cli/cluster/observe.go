@@ -261,7 +261,7 @@ func newEvent(e *corev1.Event) explain.Event {
 		at = e.Series.LastObservedTime.Time
 	}
 	at = release.LaterOf(release.LaterOf(at, e.EventTime.Time), e.FirstTimestamp.Time)
-	return explain.Event{At: at.UTC(), Type: e.Type, Message: e.Message, Count: int(e.Count)}
+	return explain.Event{At: at.UTC(), Type: e.Type, Message: e.Message, Count: int(e.Count), ByUser: e.Reason == userActionReason}
 }
 
 // oldestFirst sorts events by their time, which has whole seconds only, and then by their names, which contain a more precise time

@@ -1,8 +1,8 @@
 // Package cluster observes releases with the permissions of the user, once or continuously, and sends the commands of the user to
 // the controller.
 //
-// It writes nothing but commands, calls no webhook and queries no metrics provider. It must not know terminals, nor how a release
-// is described, which is the task of package explain.
+// It writes nothing but commands and the events that record them, calls no webhook and queries no metrics provider. It must not
+// know terminals, nor how a release is described, which is the task of package explain.
 package cluster
 
 import (
@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
@@ -46,11 +47,13 @@ type Session struct {
 	ControllerFlags []string
 }
 
-// Scheme returns a scheme with the types that this package reads.
+// Scheme returns a scheme with the types that this package reads and writes.
 func Scheme() (*runtime.Scheme, error) {
 	scheme := operator.Scheme()
-	if err := appsv1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("create the scheme: %w", err)
+	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, authenticationv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("create the scheme: %w", err)
+		}
 	}
 	return scheme, nil
 }

@@ -143,6 +143,8 @@ type Event struct {
 	Message string `json:"message"`
 	// Count is the number of occurrences.
 	Count int `json:"count,omitempty"`
+	// ByUser is true for a command of a user.
+	ByUser bool `json:"byUser,omitempty"`
 }
 
 // newRelease returns the description of a release with the fields that its view determines. firstEvent is the prefix of the first

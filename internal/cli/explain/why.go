@@ -70,7 +70,12 @@ func idleCanarySentences(r Release) []string {
 	}
 	if r.Result == release.RolledBack {
 		out = append(out, warningSentences(r)...)
-		out = append(out, fmt.Sprintf("A new release starts when %s changes.", r.Target))
+		again := "release the same revision again"
+		if r.PromotionFailed {
+			again = "continue the promotion"
+		}
+		out = append(out, fmt.Sprintf("A new release starts when %s changes. To %s:", r.Target, again),
+			fmt.Sprintf("  serin retry canary/%s -n %s", r.Name, r.Namespace))
 	}
 	if r.Suspended {
 		out = append(out, "It is suspended: no release starts while spec.suspend is true.",

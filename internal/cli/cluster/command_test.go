@@ -1,0 +1,85 @@
+package cluster_test
+
+import (
+	"errors"
+	"testing"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/cli/clitest"
+	"github.com/serin-dev/serin/internal/cli/cluster"
+)
+
+// The release changes between the question to the user and the answer.
+func TestACommandAppliesToTheObservedReleaseOnly(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		command cluster.Command
+		before  func(*flaggerv1.CanaryStatus)
+		after   func(*flaggerv1.CanaryStatus)
+		want    error
+		sent    string
+	}{
+		{
+			"its weight", cluster.PromoteFull, func(*flaggerv1.CanaryStatus) {},
+			func(s *flaggerv1.CanaryStatus) { s.CanaryWeight = 40 }, nil, "promote-full@1f2e",
+		},
+		{
+			"its revision", cluster.PromoteFull, func(*flaggerv1.CanaryStatus) {},
+			func(s *flaggerv1.CanaryStatus) { s.Serin.Run = "next" }, cluster.ErrRefused, "",
+		},
+		{
+			"it starts its analysis", cluster.Promote,
+			func(s *flaggerv1.CanaryStatus) { s.Phase = flaggerv1.CanaryPhaseWaiting },
+			func(s *flaggerv1.CanaryStatus) { s.Phase, s.Serin.Run = flaggerv1.CanaryPhaseProgressing, "next" }, cluster.ErrRefused, "",
+		},
+		{
+			"its step is approved", cluster.Promote,
+			func(s *flaggerv1.CanaryStatus) { s.Serin.Held = "confirm-traffic-increase/gate" },
+			func(s *flaggerv1.CanaryStatus) { s.Serin.Held, s.CanaryWeight = "", 40 }, cluster.ErrRefused, "",
+		},
+		{
+			"it waits at the next step", cluster.Promote,
+			func(s *flaggerv1.CanaryStatus) { s.Serin.Held = "confirm-traffic-increase/gate" },
+			func(s *flaggerv1.CanaryStatus) { s.CanaryWeight = 40 }, cluster.ErrRefused, "",
+		},
+		{
+			"its revision", cluster.Pause, func(*flaggerv1.CanaryStatus) {},
+			func(s *flaggerv1.CanaryStatus) { s.Serin.Run = "next" }, nil, "",
+		},
+	} {
+		w := clitest.NewFakeCluster(t, clitest.Cart)
+		set := func(change func(*flaggerv1.CanaryStatus)) {
+			o := w.Canary("cart")
+			w.Change(o, func() { change(&o.Status) })
+		}
+		set(c.before)
+		planned, err := w.Session.PlanCommand(t.Context(), c.command, "shop", cluster.Name{Name: "cart"})
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		set(c.after)
+		if err := w.Session.SendCommand(t.Context(), planned); !errors.Is(err, c.want) {
+			t.Errorf("%s changes: SendCommand returns %v, want %v", c.name, err, c.want)
+		}
+		if got := w.Canary("cart").Annotations[canary.CommandAnnotation]; got != c.sent {
+			t.Errorf("%s changes: the command is %q, want %q", c.name, got, c.sent)
+		}
+	}
+}
+
+func TestPromoteSkipsOnlyTheObservedStepOfARollout(t *testing.T) {
+	w := clitest.NewFakeCluster(t, clitest.WebRollout)
+	planned, err := w.Session.PlanCommand(t.Context(), cluster.Promote, "shop", cluster.Name{Name: "web"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := w.Rollout("web")
+	w.Change(r, func() { r.Status.CurrentStepIndex, r.Status.PauseConditions = new(int32(2)), nil })
+	if err := w.Session.SendCommand(t.Context(), planned); !errors.Is(err, cluster.ErrRefused) {
+		t.Errorf("the pause ended meanwhile: SendCommand returns %v, want %v", err, cluster.ErrRefused)
+	}
+	if index := *w.Rollout("web").Status.CurrentStepIndex; index != 2 {
+		t.Errorf("the analysis was skipped: step %d", index)
+	}
+}

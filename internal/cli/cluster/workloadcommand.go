@@ -1,0 +1,276 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+)
+
+// This file contains the commands that change the pod template of a release, or replace its pods.
+
+// The commands for workloads. Their text also contains their arguments, for the event that records them.
+const (
+	Restart  Command = "restart"
+	SetImage Command = "set image"
+	Undo     Command = "undo"
+)
+
+// restartedAtAnnotation is the annotation of kubectl rollout restart in a pod template.
+const restartedAtAnnotation = "kubectl.kubernetes.io/restartedAt"
+
+// podTemplate is the pod template of a release, as it is stored.
+type podTemplate struct {
+	// object has the template: the Rollout, its workload, or the target of the Canary. kind and name are for messages.
+	object     *unstructured.Unstructured
+	kind, name string
+	// path is the path of the template in the object.
+	path []string
+}
+
+// workloadPatch is a patch of an object of a release.
+type workloadPatch struct {
+	object client.Object
+	patch  client.Patch
+}
+
+// PlanRestart plans the replacement of the pods of a Rollout, or a release of the same version of a Canary. Errors: those of
+// PlanCommand.
+func (s *Session) PlanRestart(ctx context.Context, namespace string, name Name) (*PlannedCommand, error) {
+	p, template, err := s.planWorkload(ctx, Restart, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	now := s.Clock.Now().UTC().Format(time.RFC3339)
+	if r, ok := p.object.(*argov1.Rollout); ok {
+		p.Effect, p.Paused = "will replace its pods", false // spec.paused does not delay it
+		return p, p.patchWorkload(r, types.MergePatchType, map[string]any{"spec": map[string]any{"restartAt": now}})
+	}
+	p.Effect = "will release the same version with new pods"
+	var tree any = map[string]any{"metadata": map[string]any{"annotations": map[string]any{restartedAtAnnotation: now}}}
+	for _, field := range slices.Backward(template.path) {
+		tree = map[string]any{field: tree}
+	}
+	return p, p.patchWorkload(template.object, types.MergePatchType, tree)
+}
+
+// PlanSetImage plans a change of images, by the names of their containers; * selects all. Errors: those of PlanCommand.
+func (s *Session) PlanSetImage(ctx context.Context, namespace string, name Name, images map[string]string) (*PlannedCommand, error) {
+	p, template, err := s.planWorkload(ctx, SetImage, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.readTemplate(ctx, p, template); err != nil {
+		return nil, err
+	}
+	var operations []any
+	var changed, known []string
+	unused := maps.Clone(images)
+	for _, field := range []string{"initContainers", "containers"} {
+		containers, _, _ := unstructured.NestedSlice(template.object.Object, append(slices.Clone(template.path), "spec", field)...)
+		for i := range containers {
+			container, _ := containers[i].(map[string]any)
+			named, _ := container["name"].(string)
+			known = append(known, named)
+			image, ok := images[named]
+			if !ok && field == "containers" {
+				image = images["*"]
+			}
+			delete(unused, named)
+			if image == "" || image == container["image"] {
+				continue
+			}
+			path := "/" + strings.Join(template.path, "/") + "/spec/" + field + "/" + strconv.Itoa(i)
+			operations = append(operations,
+				map[string]any{"op": "test", "path": path + "/name", "value": named}, // another user may have changed the containers meanwhile
+				map[string]any{"op": "add", "path": path + "/image", "value": image})
+			changed = append(changed, named+"="+image)
+		}
+	}
+	delete(unused, "*")
+	switch {
+	case len(unused) > 0:
+		missing := slices.Sorted(maps.Keys(unused))[0]
+		return nil, p.newError(ErrRefused, "has no container %q in %s %s: its containers are %s", missing, template.kind, template.name, strings.Join(known, ", "))
+	case len(operations) == 0:
+		return nil, p.newError(ErrNoEffect, "already has this image in %s %s", template.kind, template.name)
+	}
+	p.Command += Command(" " + strings.Join(changed, " "))
+	p.Effect = "will release " + strings.Join(changed, ", ")
+	return p, p.patchWorkload(template.object, types.JSONPatchType, operations)
+}
+
+// PlanUndo plans the return of a Rollout to the template of an earlier revision; 0: the previous one. Errors: those of
+// PlanCommand.
+func (s *Session) PlanUndo(ctx context.Context, namespace string, name Name, revision int64) (*PlannedCommand, error) {
+	p, template, err := s.planWorkload(ctx, Undo, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	r, ok := p.object.(*argov1.Rollout)
+	if !ok {
+		return nil, p.newError(ErrRefused, "has no revisions, which only Rollouts have: return its target to the previous version, such as with: kubectl rollout undo %s/%s -n %s",
+			strings.ToLower(template.kind), template.name, namespace)
+	}
+	if err := s.readTemplate(ctx, p, template); err != nil {
+		return nil, err
+	}
+	revisions, err := s.revisionsOf(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	numbers := slices.Sorted(maps.Keys(revisions))
+	if revision == 0 && len(numbers) > 1 {
+		revision = numbers[len(numbers)-2]
+	}
+	set, ok := revisions[revision]
+	switch {
+	case revision == 0:
+		return nil, p.newError(ErrNoEffect, "has no previous revision")
+	case !ok:
+		return nil, p.newError(ErrRefused, "has no revision %d: its revisions are %s", revision, strings.Trim(fmt.Sprint(numbers), "[]"))
+	}
+	current, _, _ := unstructured.NestedMap(template.object.Object, template.path...)
+	earlier := templateOfReplicaSet(set, r, current)
+	if equality.Semantic.DeepEqual(withoutCreation(current), earlier) {
+		return nil, p.newError(ErrNoEffect, "already has the template of revision %d", revision)
+	}
+	p.Command += Command(fmt.Sprintf(" to revision %d", revision))
+	p.Effect = fmt.Sprintf("will return to revision %d", revision)
+	return p, p.patchWorkload(template.object, types.JSONPatchType, []any{
+		map[string]any{"op": "replace", "path": "/" + strings.Join(template.path, "/"), "value": earlier},
+	})
+}
+
+// revisionsOf returns the ReplicaSets of a Rollout by their revisions.
+func (s *Session) revisionsOf(ctx context.Context, r *argov1.Rollout) (map[int64]*unstructured.Unstructured, error) {
+	var list unstructured.UnstructuredList
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSetList"})
+	if err := s.Client.List(ctx, &list, client.InNamespace(r.Namespace)); err != nil {
+		return nil, describeError("list ReplicaSets"+inNamespace(r.Namespace), err, keyOf(r).Kind)
+	}
+	out := map[int64]*unstructured.Unstructured{}
+	for i := range list.Items {
+		set := &list.Items[i]
+		number, err := strconv.ParseInt(set.GetAnnotations()[argov1.RevisionAnnotation], 10, 64)
+		if err == nil && metav1.IsControlledBy(set, r) {
+			out[number] = set
+		}
+	}
+	return out, nil
+}
+
+// templateOfReplicaSet returns the pod template from which a Rollout created a ReplicaSet: without the hash label, and without
+// the metadata of its role that the current template does not have.
+func templateOfReplicaSet(set *unstructured.Unstructured, r *argov1.Rollout, current map[string]any) map[string]any {
+	template, _, _ := unstructured.NestedMap(set.Object, "spec", "template")
+	template = withoutCreation(template)
+	unstructured.RemoveNestedField(template, "metadata", "labels", argov1.PodTemplateHashLabel)
+	for _, role := range roleMetadata(r) {
+		for field, values := range map[string]map[string]string{"labels": role.Labels, "annotations": role.Annotations} {
+			for key := range values {
+				if _, ok, _ := unstructured.NestedString(current, "metadata", field, key); !ok {
+					unstructured.RemoveNestedField(template, "metadata", field, key)
+				}
+			}
+			if rest, ok, _ := unstructured.NestedMap(template, "metadata", field); ok && len(rest) == 0 {
+				unstructured.RemoveNestedField(template, "metadata", field)
+			}
+		}
+	}
+	return template
+}
+
+// roleMetadata returns the metadata that pods of a Rollout have because of their role.
+func roleMetadata(r *argov1.Rollout) []*argov1.PodTemplateMetadata {
+	var all []*argov1.PodTemplateMetadata
+	if c := r.Spec.Strategy.Canary; c != nil {
+		all = append(all, c.CanaryMetadata, c.StableMetadata)
+	}
+	if b := r.Spec.Strategy.BlueGreen; b != nil {
+		all = append(all, b.ActiveMetadata, b.PreviewMetadata)
+	}
+	return slices.DeleteFunc(all, func(m *argov1.PodTemplateMetadata) bool { return m == nil })
+}
+
+// withoutCreation returns a copy of a template without the field that serializers add to it.
+func withoutCreation(template map[string]any) map[string]any {
+	out := (&unstructured.Unstructured{Object: template}).DeepCopy().Object
+	unstructured.RemoveNestedField(out, "metadata", "creationTimestamp")
+	return out
+}
+
+// planWorkload reads a release, and returns which object has its pod template.
+func (s *Session) planWorkload(ctx context.Context, command Command, namespace string, name Name) (*PlannedCommand, podTemplate, error) {
+	object, err := s.getObject(ctx, namespace, name)
+	if err != nil {
+		return nil, podTemplate{}, err
+	}
+	p := &PlannedCommand{Command: command, Key: keyOf(object), object: object}
+	template := podTemplate{kind: argov1.RolloutKind, name: object.GetName(), path: []string{"spec", "template"}}
+	gvk := argov1.SchemeGroupVersion.WithKind(argov1.RolloutKind)
+	switch object := object.(type) {
+	case *flaggerv1.Canary:
+		ref := object.Spec.TargetRef
+		if ref.Kind != "Deployment" && ref.Kind != "DaemonSet" {
+			return nil, podTemplate{}, p.newError(ErrRefused, "has the target %s %s: %s supports the targets Deployment and DaemonSet", ref.Kind, ref.Name, command)
+		}
+		p.Paused = object.Spec.Suspend
+		template.kind, template.name = ref.Kind, ref.Name
+		gvk = schema.FromAPIVersionAndKind(cmp.Or(ref.APIVersion, "apps/v1"), ref.Kind)
+	case *argov1.Rollout:
+		p.Paused = object.Spec.Paused
+		if ref := object.Spec.WorkloadRef; ref != nil {
+			template.kind, template.name = ref.Kind, ref.Name
+			gvk = schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
+		}
+		if template.kind == "PodTemplate" {
+			template.path = []string{"template"}
+		}
+	}
+	template.object = &unstructured.Unstructured{}
+	template.object.SetGroupVersionKind(gvk)
+	template.object.SetNamespace(namespace)
+	template.object.SetName(template.name)
+	return p, template, nil
+}
+
+// readTemplate reads the object that has a pod template.
+func (s *Session) readTemplate(ctx context.Context, p *PlannedCommand, template podTemplate) error {
+	return p.describeWorkloadError(template.object, s.Client.Get(ctx, client.ObjectKeyFromObject(template.object), template.object))
+}
+
+// describeWorkloadError describes an error about an object that the release refers to.
+func (p *PlannedCommand) describeWorkloadError(object client.Object, err error) error {
+	kind := object.GetObjectKind().GroupVersionKind().Kind
+	if apierrors.IsNotFound(err) {
+		return p.newError(ErrNotFound, "refers to %s %s, which does not exist: create it, or correct the reference", kind, object.GetName())
+	}
+	return describeError(string(p.Command)+" "+string(p.Key.Kind)+" "+p.Key.Name+inNamespace(p.Key.Namespace), err, p.Key.Kind)
+}
+
+// patchWorkload sets the patch that the command applies.
+func (p *PlannedCommand) patchWorkload(object client.Object, kind types.PatchType, content any) error {
+	body, err := json.Marshal(content)
+	if err != nil {
+		return fmt.Errorf("write the change of %s: %w", object.GetName(), err)
+	}
+	p.workload = &workloadPatch{object, client.RawPatch(kind, body)}
+	return nil
+}
