@@ -70,7 +70,7 @@ type SerinStatus struct {
 	// resourceVersion of Secrets. No decision depends on them.
 	// +optional
 	Configs map[string]string `json:"configs,omitempty"`
-	// Command is the last command of a user that was executed, as verb@run.
+	// Command is the last command of a user that was executed, as verb@run, or promote@run/step.
 	// +optional
 	Command string `json:"command,omitempty"`
 	// Release is the record of the release in progress.
@@ -114,7 +114,7 @@ type ReleaseRecord struct {
 	// Cause is why a release failed; in progress: its last failed check.
 	// +optional
 	Cause *ReleaseCause `json:"cause,omitempty"`
-	// Command is the last command of a user that was executed: promote, abort or retry.
+	// Command is the last command of a user that was executed: promote, promote-full, abort or retry.
 	// +optional
 	Command string `json:"command,omitempty"`
 }
