@@ -59,7 +59,7 @@ func (p process) wireCanaryController(endpointsUnread string, otherController *w
 	clk := clock.RealClock{}
 	restricted, trusted := outbound.New(f.userAddressPolicy()), outbound.New(trustedAddressPolicy())
 	settings := canary.Settings{
-		Provider: f.provider(p.logger), MinInterval: f.MinAnalysisInterval, Drain: f.DrainDelay, NoCrossNamespace: f.NoCrossNamespaceRefs,
+		Provider: f.defaultProvider(), MinInterval: f.MinAnalysisInterval, Drain: f.DrainDelay, NoCrossNamespace: f.NoCrossNamespaceRefs,
 	}
 	consistent := controller.RecordReads(readyourwrites.New(mgr.GetClient(), mgr.GetAPIReader(), clk))
 	hooks := hook.New(restricted, clk)
@@ -180,12 +180,10 @@ func (f *Flags) newRouteCluster(mgr manager.Manager, transports []transport.Wrap
 	return c, nil
 }
 
-// provider returns the default provider. As in Flagger, unknown values mean Istio.
-func (f *Flags) provider(logger logr.Logger) string {
-	name, known := traffic.Normalize(f.MeshProvider)
-	if !known {
-		logger.Info("Replaced an unknown mesh provider by istio", "provider", f.MeshProvider)
-	}
+// defaultProvider returns the provider of Canaries that do not set one. An empty flag means istio, as in Flagger; Validate
+// has refused unknown names.
+func (f *Flags) defaultProvider() string {
+	name, _ := traffic.Normalize(f.MeshProvider)
 	return name
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/workload"
 )
 
@@ -78,7 +79,7 @@ func (f *Flags) Register(set *pflag.FlagSet) {
 	set.StringVar(&f.KubeconfigServiceMesh, "kubeconfig-service-mesh", "", "path to the kubeconfig of the cluster with the routes; empty: the same cluster")
 	set.StringVar(&f.MetricsServer, "metrics-server", "http://prometheus:9090", "URL of the default Prometheus")
 	set.DurationVar(&f.ControlLoopInterval, "control-loop-interval", 10*time.Second, "accepted for compatibility: Serin reacts to events and has no control loop")
-	set.StringVar(&f.LogLevel, "log-level", "debug", "debug, info, warn, error")
+	set.StringVar(&f.LogLevel, "log-level", "info", "debug, info, warn, error")
 	set.StringVar(&f.Port, "port", "8080", "port for health and metrics")
 	set.StringVar(&f.SlackURL, "slack-url", "", "webhook URL of Slack")
 	set.StringVar(&f.SlackToken, "slack-token", "", "bearer token of Slack")
@@ -147,6 +148,9 @@ func (f *Flags) Validate() error {
 		return fmt.Errorf("-shards is %d: set it to a number from 2 to %d, or to 0 if one replica shall act", f.Shards, maxShards)
 	case f.Kubeconfig != "" && !canStat(f.Kubeconfig):
 		return fmt.Errorf("-kubeconfig is %s, which cannot be read: correct the path", f.Kubeconfig)
+	}
+	if _, known := traffic.Normalize(f.MeshProvider); !known && f.MeshProvider != "" {
+		return fmt.Errorf("-mesh-provider is %q, which is not a known provider: set it to one of %s", f.MeshProvider, strings.Join(traffic.ProviderNames(), ", "))
 	}
 	for _, name := range f.APIs {
 		if name != apiCanary && name != apiRollout {

@@ -139,7 +139,15 @@ func TestInvalidFlagsHaveClearMessages(t *testing.T) {
 		"an unknown API":        {Flags{APIs: []string{"canary", "deployment"}}, `-apis contains "deployment"`},
 		"no API":                {Flags{}, "-apis is empty"},
 		"an unknown controller": {Flags{APIs: []string{"rollout"}, Argo: ArgoFlags{Controllers: []string{"ingress"}}}, "analysis is the only controller"},
-		"valid":                 {Flags{APIs: []string{"rollout"}}, ""},
+		"an unknown provider": {
+			Flags{APIs: []string{"canary"}, MeshProvider: "gatewayapi"},
+			`-mesh-provider is "gatewayapi", which is not a known provider: set it to one of apisix, appmesh, appmesh:v1beta2, contour, ` +
+				"gatewayapi:v1, gatewayapi:v1beta1, gloo, istio, knative, kubernetes, kuma, linkerd, nginx, osm, skipper, smi:v1alpha1, smi:v1alpha2, " +
+				"smi:v1alpha3, traefik",
+		},
+		"a provider with a mesh":              {Flags{APIs: []string{"canary"}, MeshProvider: "smi:v1alpha1:istio"}, ""},
+		"a provider of Flagger by its prefix": {Flags{APIs: []string{"canary"}, MeshProvider: "gloo-edge"}, ""},
+		"valid":                               {Flags{APIs: []string{"rollout"}}, ""},
 	} {
 		err := c.flags.Validate()
 		switch {

@@ -78,7 +78,7 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 		return err
 	}
 	log.SetLogger(logger)
-	tuneMemory(f, os.Getenv)
+	tuneMemory(f, os.Getenv, readContainerLimit())
 	counters := telemetry.New(metrics.Registry)
 	counters.SetInfo(version, f.MeshProvider)
 	transports := []transport.WrapperFunc{counters.CountRequests, f.fences().Transport}

@@ -12,7 +12,8 @@
 //
 //   - a package below this one: features, references, rendering, reading, restoring, and its tests with traffictest
 //   - operator.Flags.Routers, which registers it
-//   - for Canaries: exactNames or prefixNames (registry.go), and the enum of spec.provider in api/flagger/v1beta1
+//   - for Canaries: exactNames or prefixNames (registry.go), the enum of spec.provider in api/flagger/v1beta1, and
+//     that of meshProvider in charts/serin/values.schema.json
 //   - for Rollouts, unless it is configured under plugins: routerFields (routers.go), and a field of
 //     RolloutTrafficRouting in api/argoproj/v1alpha1
 //   - the documentation: a section in docs/providers.md or docs/rollout-routers.md, the tables in docs/canary.md,

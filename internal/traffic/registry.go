@@ -35,9 +35,17 @@ var exactNames = []string{
 // changed.
 var prefixNames = []string{"appmesh:v1beta2", "gatewayapi:v1beta1", "gatewayapi:v1", "gloo"}
 
+// smiVersions are the providers that may be followed by the name of a mesh. It is never changed.
+var smiVersions = []string{"smi:v1alpha1", "smi:v1alpha2", "smi:v1alpha3"}
+
+// ProviderNames returns the canonical names of all providers, in alphabetical order.
+func ProviderNames() []string {
+	return slices.Sorted(slices.Values(slices.Concat(exactNames, prefixNames, smiVersions)))
+}
+
 // Normalize returns the canonical name of a provider, and whether it is known. Flagger uses Istio for all other names, so that
-// is the name of an unknown one. A caller that reads spec.provider refuses it instead; one that reads the flag may keep it
-// with a warning.
+// is the name of an unknown one, for a caller that reads the flags of Flagger. Serin itself refuses an unknown name, in
+// spec.provider and in the flag.
 func Normalize(provider string) (name string, known bool) {
 	if slices.Contains(exactNames, provider) {
 		return provider, true
@@ -47,7 +55,7 @@ func Normalize(provider string) (name string, known bool) {
 			return prefix, true
 		}
 	}
-	for _, version := range []string{"smi:v1alpha1", "smi:v1alpha2", "smi:v1alpha3"} {
+	for _, version := range smiVersions {
 		if provider == version || strings.HasPrefix(provider, version+":") {
 			return provider, true // a mesh may follow, which the renderer interprets
 		}
