@@ -50,6 +50,9 @@ podMonitor: {enabled: true, honorLabels: true, additionalLabels: {release: prome
 serviceMonitor: {enabled: true, honorLabels: true}
 prometheusRule: {enabled: true, additionalLabels: {release: prometheus}}
 podDisruptionBudget: {enabled: true}
+networkPolicy: {enabled: true, metricsFrom: [{namespaceSelector: {}}], egress: [{ports: [{port: 443}]}]}
+topologySpreadConstraints: [{maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: ScheduleAnyway}]
+extraDeploy: [{apiVersion: v1, kind: ConfigMap, metadata: {name: "{{ .Release.Name }}-extra", namespace: "{{ .Release.Namespace }}"}}]
 podPriorityClassName: system-cluster-critical
 annotations: {a: b}
 deploymentLabels: {c: d}
@@ -136,7 +139,7 @@ func TestRenderedObjectsAreAdmitted(t *testing.T) {
 		{"", nil, []string{"Deployment/serin", "ServiceAccount/serin", "ClusterRole/serin", "ClusterRoleBinding/serin", "Role/serin-controller", "CustomResourceDefinition/canaries.flagger.app", "CustomResourceDefinition/rollouts.argoproj.io", "ClusterRole/serin-view", "ClusterRole/serin-edit"}, []string{"Secret"}, "all namespaces"},
 		{"namespace: serin-chart\ncrd: {create: false}", nil, []string{"Role/serin", "RoleBinding/serin"}, []string{"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}, "serin crds | kubectl apply"},
 		{"namespace: serin-chart\nrbac: {providers: [kuma]}", nil, []string{"Role/serin", "ClusterRole/serin-serin-chart"}, nil, "namespace serin-chart"},
-		{allValues, []string{"AuthorizationPolicy", "PodMonitor", "PrometheusRule", "ServiceMonitor"}, []string{"Secret/serin-alerts", "PodDisruptionBudget/serin", "Service/serin"}, nil, "istio"},
+		{allValues, []string{"AuthorizationPolicy", "PodMonitor", "PrometheusRule", "ServiceMonitor"}, []string{"Secret/serin-alerts", "PodDisruptionBudget/serin", "Service/serin", "NetworkPolicy/serin", "ConfigMap/serin-extra"}, nil, "istio"},
 		{"rbac: {create: false}\nserviceAccount: {create: false, name: default}", nil, []string{"Deployment/serin"}, []string{"ClusterRole", "ServiceAccount"}, ""},
 	} {
 		all, notes, err := render(tt.values, "serin-chart")

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
@@ -27,6 +28,20 @@ func TestProvidersOfCanariesAreKnownEverywhere(t *testing.T) {
 		if registered[name] == nil {
 			t.Errorf("spec.provider of the Canary's definition allows %q, which operator.Flags.Routers does not register", name)
 		}
+	}
+	var schema struct {
+		Properties struct {
+			MeshProvider struct {
+				AnyOf []struct{ Enum []string }
+			}
+		}
+	}
+	if err := yaml.Unmarshal([]byte(read(t, "charts/serin/values.schema.json")), &schema); err != nil {
+		t.Fatal(err)
+	}
+	values := slices.DeleteFunc(schema.Properties.MeshProvider.AnyOf[0].Enum, func(name string) bool { return name == "" }) // not set
+	if diff := cmp.Diff(traffic.ProviderNames(), values); diff != "" {
+		t.Errorf("meshProvider in charts/serin/values.schema.json (-providers +schema):\n%s", diff)
 	}
 	pages := read(t, "docs/canary.md") + read(t, "docs/providers.md")
 	for name, renderer := range registered {

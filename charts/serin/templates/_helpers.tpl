@@ -43,10 +43,89 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 
 {{- /* The variables that hold what nobody else shall read, and the values that they come from. */ -}}
 {{- define "serin.secrets" -}}
-SLACK_URL: {{ .Values.slack.url | quote }}
-SLACK_TOKEN: {{ .Values.slack.token | quote }}
-SLACK_PROXY_URL: {{ .Values.slack.proxyUrl | quote }}
-MSTEAMS_URL: {{ .Values.msteams.url | quote }}
-MSTEAMS_PROXY_URL: {{ .Values.msteams.proxyUrl | quote }}
-EVENT_WEBHOOK_URL: {{ .Values.eventWebhook | quote }}
+SLACK_URL: {{ (.Values.slack).url | default "" | quote }}
+SLACK_TOKEN: {{ (.Values.slack).token | default "" | quote }}
+SLACK_PROXY_URL: {{ (.Values.slack).proxyUrl | default "" | quote }}
+MSTEAMS_URL: {{ (.Values.msteams).url | default "" | quote }}
+MSTEAMS_PROXY_URL: {{ (.Values.msteams).proxyUrl | default "" | quote }}
+EVENT_WEBHOOK_URL: {{ .Values.eventWebhook | default "" | quote }}
+{{- end -}}
+
+{{- /* Values files of Flagger's chart use these names, such as in its default affinity. */ -}}
+{{- define "flagger.name" -}}{{- include "serin.name" . -}}{{- end -}}
+{{- define "flagger.fullname" -}}{{- include "serin.fullname" . -}}{{- end -}}
+{{- define "flagger.serviceAccountName" -}}{{- include "serin.serviceAccountName" . -}}{{- end -}}
+
+{{- /* A values file of the other chart may contain its image, which would run with the permissions of Serin. */ -}}
+{{- define "serin.rejectOtherImage" -}}
+{{- if has (base .Values.image.repository) (list "flagger" "argo-rollouts") -}}
+{{- fail (printf "image.repository is %s, which is not an image of Serin: set image.repository and image.tag to your image of Serin, or remove image from the values file" .Values.image.repository) -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The values of the chart of Argo Rollouts, and what to do instead. All that are set are reported at once. */ -}}
+{{- define "serin.valuesOfArgoRollouts" -}}
+controller.replicas: set leaderElection.replicaCount
+controller.image: set image.repository and image.tag to your image of Serin
+controller.resources: set resources
+controller.nodeSelector: set nodeSelector
+controller.tolerations: set tolerations
+controller.affinity: set affinity
+controller.topologySpreadConstraints: set topologySpreadConstraints
+controller.priorityClassName: set podPriorityClassName
+controller.deploymentAnnotations: set annotations
+controller.deploymentLabels: set deploymentLabels
+controller.podAnnotations: set podAnnotations
+controller.podLabels: set podLabels
+controller.logging: set logLevel, and -logformat in additionalArguments
+controller.extraArgs: set additionalArguments, which may contain the flags of Argo Rollouts
+controller.extraEnv: set env
+controller.volumes: set additionalVolumes
+controller.volumeMounts: set additionalVolumeMounts
+controller.metrics: set serviceMonitor.enabled, serviceMonitor.namespace and serviceMonitor.labels
+controller.pdb: set podDisruptionBudget
+controller.createClusterRole: set namespace, which replaces the ClusterRole by a Role
+controller.awsVerifyTargetGroup: add -aws-verify-target-group to additionalArguments
+controller.awsTargetGroupBindingAPIVersion: add -aws-target-group-binding-api-version to additionalArguments
+controller.albTagKeyResourceID: add -alb-tag-key-resource-id to additionalArguments
+controller.selfServiceNotification: add -self-service-notification-enabled to additionalArguments
+controller.pprofAddress: add -profiling-address to additionalArguments
+controller.metricProviderPlugins: remove it, because Serin runs no plugins
+controller.stepPlugins: remove it, because Serin runs no plugins
+controller.trafficRouterPlugins: remove it, because Serin runs no plugins; the Gateway API router is built in
+dashboard: remove it, because this chart installs no dashboard; serin watch shows all releases
+notifications: create the ConfigMap and the Secret with extraDeploy, as docs/notifications.md describes
+installCRDs: set crd.create and crd.groups
+keepCRDs: remove it, because CustomResourceDefinitions always remain when the chart is uninstalled
+clusterInstall: set namespace to restrict Serin to one namespace
+createClusterAggregateRoles: set rbac.aggregate
+providerRBAC: set rbac.providers
+containerSecurityContext: set securityContext.context
+imagePullSecrets: set image.pullSecret
+extraObjects: set extraDeploy
+crdAnnotations: remove it, because this chart has no such value
+serviceAnnotations: remove it, because this chart has no such value
+namespaceOverride: remove it, because this chart has no such value
+apiVersionOverrides: remove it, because this chart has no such value
+kubeVersionOverride: remove it, because this chart has no such value
+{{- end -}}
+
+{{- define "serin.rejectValuesOfArgoRollouts" -}}
+{{- $instead := include "serin.valuesOfArgoRollouts" . | fromYaml -}}
+{{- $found := list -}}
+{{- range $name, $advice := $instead -}}
+{{- $parts := splitList "." $name -}}
+{{- $parent := eq (len $parts) 2 | ternary ($.Values.controller | default dict) $.Values -}}
+{{- if not (kindIs "invalid" (index $parent (last $parts))) -}}
+{{- $found = append $found (printf "%s: %s" $name $advice) -}}
+{{- end -}}
+{{- end -}}
+{{- range $name, $_ := .Values.controller -}}
+{{- if not (hasKey $instead (printf "controller.%s" $name)) -}}
+{{- $found = append $found (printf "controller.%s: remove it, because this chart has no such value" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- if $found -}}
+{{- fail (printf "these are values of the chart of Argo Rollouts:\n%s" (join "\n" (sortAlpha $found))) -}}
+{{- end -}}
 {{- end -}}

@@ -11,11 +11,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
+	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/playground/packaging/chart"
 )
 
@@ -116,6 +118,7 @@ linkerdAuthPolicy: {create: true}
 podMonitor: {enabled: true}
 serviceMonitor: {enabled: true}
 podDisruptionBudget: {enabled: true}
+networkPolicy: {enabled: true}
 `
 
 // withRules enables the alert rules, and the labels that they need.
@@ -132,9 +135,15 @@ var changes = map[string]any{
 	"podMonitor.enabled":          false,
 	"serviceMonitor.enabled":      false,
 	"podDisruptionBudget.enabled": false,
+	"networkPolicy.enabled":       false,
 	"prometheusRule.enabled":      false,
 
 	"logLevel":                         "debug",
+	"meshProvider":                     "nginx",
+	"networkPolicy.metricsFrom":        []any{map[string]any{"namespaceSelector": map[string]any{}}},
+	"networkPolicy.egress":             []any{map[string]any{}},
+	"topologySpreadConstraints":        []any{zoneSpread},
+	"extraDeploy":                      []any{map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "a"}}},
 	"metricsServer":                    "http://elsewhere:9090",
 	"image.pullPolicy":                 "Always",
 	"shards":                           12,
@@ -163,6 +172,8 @@ var changes = map[string]any{
 	"securityContext.context.capabilities.drop":                                []any{"NET_RAW"},
 	"affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution": []any{},
 }
+
+var zoneSpread = map[string]any{"maxSkew": int64(1), "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "ScheduleAnyway"}
 
 // TestEveryValueChangesSomething fails for a value of values.yaml that no template uses.
 func TestEveryValueChangesSomething(t *testing.T) {
@@ -287,7 +298,8 @@ func TestCRDsOfTheSelectedGroupsAreInstalled(t *testing.T) {
 		want  []string
 		notes string
 	}{
-		"{}":                           {append(slices.Clone(flagger), argo...), "Canaries and Rollouts"},
+		"{}":                           {append(slices.Clone(flagger), argo...), "the Canaries of flagger.app and the Rollouts of argoproj.io in\nall namespaces"},
+		"apis: [rollout]":              {append(slices.Clone(flagger), argo...), "serves the Rollouts of argoproj.io in"},
 		"crd: {groups: [flagger.app]}": {flagger, "serin crds --group argoproj.io | kubectl apply"},
 		"crd: {groups: [argoproj.io]}": {argo, "serin crds --group flagger.app | kubectl apply"},
 		"crd: {create: false}":         {nil, "serin crds | kubectl apply"},
@@ -348,6 +360,14 @@ func TestAggregatedRolesGrantAccessToReleases(t *testing.T) {
 			t.Errorf("role view permits %v %v", rule.Verbs, rule.Resources)
 		}
 	}
+	for _, permission := range []string{"flagger.app/canaries", "argoproj.io/rollouts", "argoproj.io/rollouts/status"} { // docs/commands.md
+		group, resource, _ := strings.Cut(permission, "/")
+		if !slices.ContainsFunc(got[want[0]], func(rule rbacv1.PolicyRule) bool {
+			return rule.APIGroups[0] == group && slices.Contains(rule.Resources, resource) && slices.Contains(rule.Verbs, "patch")
+		}) {
+			t.Errorf("role edit does not permit to patch %s", permission)
+		}
+	}
 	for _, values := range []string{"rbac: {aggregate: false}", "rbac: {create: false}", "namespace: shop"} {
 		rendered, _ := render(t, values)
 		if got := aggregatedRules(rendered); len(got) > 0 {
@@ -366,6 +386,264 @@ func TestPodsJoinLinkerdIfThePolicyIsCreated(t *testing.T) {
 		rendered, _ := render(t, values)
 		if got := findDeployment(t, rendered).Spec.Template.Annotations[inject]; got != want {
 			t.Errorf("with %q, annotation %s is %q, want %q", values, inject, got, want)
+		}
+	}
+}
+
+// TestFlaggersValuesInstallSerin renders the chart with all values of Flagger's chart, at their defaults. Only the image must be
+// set: Flagger's image would run with the permissions of Serin.
+func TestFlaggersValuesInstallSerin(t *testing.T) {
+	text, err := os.ReadFile("testdata/flagger-values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const image = "image: {repository: ghcr.io/fluxcd/flagger, tag: 1.42.0, pullPolicy: IfNotPresent, pullSecret: }"
+	own := strings.Replace(string(text), image, "image: {repository: registry.test/serin, pullSecret: }", 1)
+	rendered, notes := render(t, own)
+	deployment := findDeployment(t, rendered)
+	pod := deployment.Spec.Template
+	term := pod.Spec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution[0].PodAffinityTerm
+	if diff := cmp.Diff(deployment.Spec.Selector, term.LabelSelector); diff != "" {
+		t.Errorf("the anti-affinity does not select the pods (-pods +affinity):\n%s", diff)
+	}
+	want := []string{"controller", "-log-level=info", "-metrics-server=http://prometheus:9090", "-enable-config-tracking=true", "-apis=canary,rollout", "-slack-user=flagger"}
+	if diff := cmp.Diff(want, pod.Spec.Containers[0].Args); diff != "" {
+		t.Errorf("arguments (-want +got):\n%s", diff)
+	}
+	if !strings.Contains(notes, "crd.create is false") {
+		t.Errorf("the notes do not name the missing definitions:\n%s", notes)
+	}
+	for _, other := range []string{"ghcr.io/fluxcd/flagger", "registry.test/mirror/argo-rollouts"} {
+		_, _, err := chart.Render(folder, "image: {repository: "+other+"}", "serin-system")
+		if want := "image.repository is " + other + ", which is not an image of Serin: set image.repository and image.tag"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want an error with %q", err, want)
+		}
+	}
+}
+
+// TestNullIsNoValue sets each value, and each section of values, to null, as an empty line of a values file does. Helm then
+// removes the default: what Serin requires is reported, and all else is as if it were empty.
+func TestNullIsNoValue(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(folder, "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values, enabled map[string]any
+	if err := yaml.Unmarshal(text, &values); err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal([]byte(base+"crd: {create: false}"), &enabled); err != nil { // definitions take long to parse
+		t.Fatal(err)
+	}
+	delete(enabled["slack"].(map[string]any), "url") // which requires slack.channel
+	// The values of Flagger's chart, or of both, that values.yaml does not contain.
+	values["prometheus"] = map[string]any{"install": nil}
+	values["global"] = nil
+	values["slack"].(map[string]any)["proxy"] = nil
+	values["controller"] = map[string]any{"replicas": nil}
+	paths := []string{}
+	visitLeaves("", values, func(path string, _ any) {
+		for i := range strings.Split(path, ".") {
+			paths = append(paths, strings.Join(strings.Split(path, ".")[:i+1], "."))
+		}
+	})
+	slices.Sort(paths)
+	required := []string{}
+	for _, path := range slices.Compact(paths) {
+		given := runtime.DeepCopyJSON(integers(enabled).(map[string]any))
+		setValue(given, strings.Split(path, "."), nil)
+		text, err := yaml.Marshal(given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rendered, notes, err := chart.Render(folder, string(text), "serin-system")
+		name := path[strings.LastIndex(path, ".")+1:]
+		if err != nil && strings.Contains(err.Error(), "missing property '"+name+"'") {
+			required = append(required, path)
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: null: %v", path, err)
+			continue
+		}
+		for _, arg := range findDeployment(t, rendered).Spec.Template.Spec.Containers[0].Args {
+			if strings.HasSuffix(arg, "=") {
+				t.Errorf("%s: null: argument %s", path, arg)
+			}
+		}
+		if strings.Contains(notes+fmt.Sprint(rendered), "no value") {
+			t.Errorf("%s: null: the objects contain a missing value", path)
+		}
+	}
+	want := []string{
+		"apis", "configTracking", "configTracking.enabled", "crd", "crd.create", "crd.groups", "image", "image.pullPolicy", "image.repository",
+		"leaderElection", "leaderElection.enabled", "leaderElection.replicaCount", "logLevel", "metricsServer", "rbac", "rbac.aggregate",
+		"rbac.create", "securityContext", "securityContext.enabled", "serviceAccount", "serviceAccount.create",
+	}
+	if diff := cmp.Diff(want, required); diff != "" {
+		t.Errorf("required values (-want +got):\n%s", diff)
+	}
+}
+
+// TestValuesOfArgoRolloutsAreRejectedWithAdvice: all of them in one message, with names that exist in this chart.
+func TestValuesOfArgoRolloutsAreRejectedWithAdvice(t *testing.T) {
+	_, _, err := chart.Render(folder, `
+installCRDs: false
+controller: {replicas: 2, metrics: {serviceMonitor: {enabled: true}}, lifecycle: {}}
+dashboard: {enabled: true}
+extraObjects: [{kind: Secret}]
+`, "serin-system")
+	want := `these are values of the chart of Argo Rollouts:
+controller.lifecycle: remove it, because this chart has no such value
+controller.metrics: set serviceMonitor.enabled, serviceMonitor.namespace and serviceMonitor.labels
+controller.replicas: set leaderElection.replicaCount
+dashboard: remove it, because this chart installs no dashboard; serin watch shows all releases
+extraObjects: set extraDeploy
+installCRDs: set crd.create and crd.groups`
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want\n%s", err, want)
+	}
+	text, err := os.ReadFile(filepath.Join(folder, "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values map[string]any
+	if err := yaml.Unmarshal(text, &values); err != nil {
+		t.Fatal(err)
+	}
+	existing := map[string]bool{}
+	visitLeaves("", values, func(path string, _ any) {
+		for i := range strings.Split(path, ".") {
+			existing[strings.Join(strings.Split(path, ".")[:i+1], ".")] = true
+		}
+	})
+	helpers, err := os.ReadFile(filepath.Join(folder, "templates", "_helpers.tpl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(helpers), `define "serin.valuesOfArgoRollouts"`)
+	list, _, _ = strings.Cut(list, "{{- end")
+	count := 0
+	for _, line := range strings.Split(list, "\n") {
+		name, advice, found := strings.Cut(line, ": ")
+		if !found || strings.HasPrefix(advice, "remove it") {
+			continue
+		}
+		count++
+		named := false
+		for word := range strings.FieldsFuncSeq(advice, func(r rune) bool { return r == ' ' || r == ',' }) {
+			named = named || existing[word]
+		}
+		if !named {
+			t.Errorf("the advice for %s names no value of this chart: %s", name, advice)
+		}
+	}
+	if count < 25 {
+		t.Errorf("found advice for %d values, want at least 25", count)
+	}
+}
+
+func TestOptionalObjectsAndFields(t *testing.T) {
+	find := func(t *testing.T, values, kind string) *unstructured.Unstructured {
+		t.Helper()
+		rendered, _ := render(t, values)
+		i := slices.IndexFunc(rendered, func(object *unstructured.Unstructured) bool { return object.GetKind() == kind })
+		if i < 0 {
+			return nil
+		}
+		return rendered[i]
+	}
+	t.Run("NetworkPolicy", func(t *testing.T) {
+		if find(t, "{}", "NetworkPolicy") != nil {
+			t.Error("there is a NetworkPolicy by default")
+		}
+		policy := convert[networkingv1.NetworkPolicy](t, find(t, "networkPolicy: {enabled: true}", "NetworkPolicy"))
+		if len(policy.Spec.Ingress) != 1 || len(policy.Spec.Ingress[0].From) != 0 || !slices.Equal(policy.Spec.PolicyTypes, []networkingv1.PolicyType{"Ingress"}) {
+			t.Errorf("by default, it must permit all clients of the port and restrict no egress: %+v", policy.Spec)
+		}
+		rendered, _ := render(t, "networkPolicy: {enabled: true}")
+		if diff := cmp.Diff(findDeployment(t, rendered).Spec.Selector.MatchLabels, policy.Spec.PodSelector.MatchLabels); diff != "" {
+			t.Errorf("selected pods (-deployment +policy):\n%s", diff)
+		}
+		policy = convert[networkingv1.NetworkPolicy](t, find(t, `
+networkPolicy:
+  enabled: true
+  metricsFrom: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]
+  egress: [{ports: [{port: 443}]}]
+`, "NetworkPolicy"))
+		if len(policy.Spec.Ingress[0].From) != 1 || len(policy.Spec.Egress) != 1 || !slices.Contains(policy.Spec.PolicyTypes, "Egress") {
+			t.Errorf("got %+v", policy.Spec)
+		}
+	})
+	t.Run("extraDeploy", func(t *testing.T) {
+		secret := find(t, "extraDeploy: [{apiVersion: v1, kind: Secret, metadata: {name: '{{ .Release.Name }}-datadog'}}]\nslack: {}", "Secret")
+		if secret == nil || secret.GetName() != "serin-datadog" {
+			t.Errorf("got %v", secret)
+		}
+	})
+	t.Run("serviceMonitor.namespace", func(t *testing.T) {
+		monitor := find(t, "serviceMonitor: {enabled: true, namespace: monitoring}", "ServiceMonitor")
+		names, _, err := unstructured.NestedStringSlice(monitor.Object, "spec", "namespaceSelector", "matchNames")
+		if monitor.GetNamespace() != "monitoring" || err != nil || !slices.Equal(names, []string{"serin-system"}) {
+			t.Errorf("a ServiceMonitor in namespace %s selects Services in %v: %v", monitor.GetNamespace(), names, err)
+		}
+	})
+	t.Run("topologySpreadConstraints", func(t *testing.T) {
+		rendered, _ := render(t, `
+topologySpreadConstraints:
+  - {maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}
+  - {maxSkew: 1, topologyKey: host, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {a: b}}}
+`)
+		deployment := findDeployment(t, rendered)
+		got := deployment.Spec.Template.Spec.TopologySpreadConstraints
+		if diff := cmp.Diff(deployment.Spec.Selector, got[0].LabelSelector); len(got) != 2 || diff != "" || len(got[1].LabelSelector.MatchLabels) != 1 {
+			t.Errorf("got %+v", got)
+		}
+	})
+	t.Run("no empty fields", func(t *testing.T) {
+		rendered, _ := render(t, "{}")
+		for _, object := range rendered {
+			if object.GetKind() != "Deployment" {
+				continue
+			}
+			if path := nullField("", object.Object); path != "" {
+				t.Errorf("%s is null", path)
+			}
+		}
+	})
+}
+
+// nullField returns the path of a field that is null, or "".
+func nullField(path string, value any) string {
+	switch v := value.(type) {
+	case nil:
+		return path
+	case map[string]any:
+		for key, inside := range v {
+			if found := nullField(path+"."+key, inside); found != "" {
+				return found
+			}
+		}
+	case []any:
+		for _, inside := range v {
+			if found := nullField(path+"[]", inside); found != "" {
+				return found
+			}
+		}
+	}
+	return ""
+}
+
+func TestUnknownMeshProvidersAreRejected(t *testing.T) {
+	for _, name := range []string{"gatewayapi", "istoi", "supergloo:mesh"} {
+		_, _, err := chart.Render(folder, "meshProvider: "+name, "serin-system")
+		if err == nil || !strings.Contains(err.Error(), "/meshProvider") || !strings.Contains(err.Error(), "'gatewayapi:v1'") {
+			t.Errorf("meshProvider %s: got %v, want an error that lists the providers", name, err)
+		}
+	}
+	for _, name := range slices.Concat(traffic.ProviderNames(), []string{"smi:v1alpha1:istio", "gloo-edge", "gatewayapi:v1:mesh"}) {
+		if _, _, err := chart.Render(folder, "meshProvider: "+name, "serin-system"); err != nil {
+			t.Errorf("meshProvider %s: %v", name, err)
 		}
 	}
 }
