@@ -1,6 +1,6 @@
 // Package packaging generates what the chart and the kustomization install from its sources: the permissions in docs/examples
-// and docs/install.md, the CustomResourceDefinitions in config/crd, and the alert rules in config/prometheus. Every permission
-// and every rule is therefore written once, in a file that tests and readers use.
+// and docs/install.md, the CustomResourceDefinitions in config/crd, the alert rules in config/prometheus, and the boards in
+// config/grafana. Every permission, rule and board is therefore written once, in a file that tests and readers use.
 //
 // It reads and writes files of the repository. It must not know how they are installed.
 package packaging
@@ -26,6 +26,7 @@ const (
 	metricsHeading    = "## Permissions for metrics services"
 	definitionsFolder = "config/crd"
 	alertRulesFile    = "config/prometheus/rules.yaml"
+	boardsFolder      = "config/grafana"
 )
 
 // generatedHeader is the first line of every generated file.
@@ -145,6 +146,9 @@ func Files(root string) (map[string][]byte, error) {
 	if err := addAlertRules(files, root); err != nil {
 		return nil, err
 	}
+	if err := addBoards(files, root); err != nil {
+		return nil, err
+	}
 	return files, nil
 }
 
@@ -173,6 +177,22 @@ spec:
 `
 	indented := "  " + strings.ReplaceAll(strings.TrimSuffix(groups, "\n"), "\n", "\n  ") + "\n"
 	files["config/components/prometheus-rules/rules.yaml"] = []byte(alertRulesHeader + header + indented)
+	return nil
+}
+
+// addBoards adds the Grafana boards from which the chart renders a ConfigMap. They are JSON, which has no place for a header.
+func addBoards(files map[string][]byte, root string) error {
+	boards, err := filepath.Glob(filepath.Join(root, boardsFolder, "*.json"))
+	if err != nil {
+		return fmt.Errorf("list the boards: %w", err)
+	}
+	for _, board := range boards {
+		text, err := os.ReadFile(board)
+		if err != nil {
+			return fmt.Errorf("read a board: %w", err)
+		}
+		files[path.Join("charts/serin/files/dashboards", filepath.Base(board))] = text
+	}
 	return nil
 }
 

@@ -50,6 +50,7 @@ podMonitor: {enabled: true, honorLabels: true, additionalLabels: {release: prome
 serviceMonitor: {enabled: true, honorLabels: true}
 prometheusRule: {enabled: true, additionalLabels: {release: prometheus}}
 podDisruptionBudget: {enabled: true}
+dashboards: {enabled: true}
 networkPolicy: {enabled: true, metricsFrom: [{namespaceSelector: {}}], egress: [{ports: [{port: 443}]}]}
 topologySpreadConstraints: [{maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: ScheduleAnyway}]
 extraDeploy: [{apiVersion: v1, kind: ConfigMap, metadata: {name: "{{ .Release.Name }}-extra", namespace: "{{ .Release.Namespace }}"}}]
@@ -139,7 +140,7 @@ func TestRenderedObjectsAreAdmitted(t *testing.T) {
 		{"", nil, []string{"Deployment/serin", "ServiceAccount/serin", "ClusterRole/serin", "ClusterRoleBinding/serin", "Role/serin-controller", "CustomResourceDefinition/canaries.flagger.app", "CustomResourceDefinition/rollouts.argoproj.io", "ClusterRole/serin-view", "ClusterRole/serin-edit"}, []string{"Secret"}, "all namespaces"},
 		{"namespace: serin-chart\ncrd: {create: false}", nil, []string{"Role/serin", "RoleBinding/serin"}, []string{"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}, "serin crds | kubectl apply"},
 		{"namespace: serin-chart\nrbac: {providers: [kuma]}", nil, []string{"Role/serin", "ClusterRole/serin-serin-chart"}, nil, "namespace serin-chart"},
-		{allValues, []string{"AuthorizationPolicy", "PodMonitor", "PrometheusRule", "ServiceMonitor"}, []string{"Secret/serin-alerts", "PodDisruptionBudget/serin", "Service/serin", "NetworkPolicy/serin", "ConfigMap/serin-extra"}, nil, "istio"},
+		{allValues, []string{"AuthorizationPolicy", "PodMonitor", "PrometheusRule", "ServiceMonitor"}, []string{"Secret/serin-alerts", "PodDisruptionBudget/serin", "Service/serin", "NetworkPolicy/serin", "ConfigMap/serin-extra", "ConfigMap/serin-dashboards"}, nil, "istio"},
 		{"rbac: {create: false}\nserviceAccount: {create: false, name: default}", nil, []string{"Deployment/serin"}, []string{"ClusterRole", "ServiceAccount"}, ""},
 	} {
 		all, notes, err := render(tt.values, "serin-chart")
@@ -349,6 +350,29 @@ func TestAlertRulesAreInstalledUnchanged(t *testing.T) {
 	}
 	if all, _, err := render("", "default"); err != nil || slices.ContainsFunc(all, func(object *unstructured.Unstructured) bool { return object.GetKind() == "PrometheusRule" }) {
 		t.Errorf("without the value, the chart must not require the Prometheus Operator: %v", err)
+	}
+}
+
+// TestBoardsAreInstalledUnchanged: the kustomization installs the boards of the chart.
+func TestBoardsAreInstalledUnchanged(t *testing.T) {
+	t.Parallel()
+	chart, _, err := render("dashboards: {enabled: true}", "serin-system")
+	if err != nil {
+		t.Fatal(err)
+	}
+	boards := func(all []*unstructured.Unstructured) corev1.ConfigMap {
+		i := slices.IndexFunc(all, func(object *unstructured.Unstructured) bool { return object.GetName() == "serin-dashboards" })
+		if i < 0 {
+			t.Fatal("there are no boards")
+		}
+		return convert[corev1.ConfigMap](t, all[i])
+	}
+	ofChart, ofKustomization := boards(chart), boards(buildKustomization(t, filepath.Join("components", "testdata", "dashboards")))
+	if diff := cmp.Diff(ofChart.Data, ofKustomization.Data); diff != "" {
+		t.Errorf("(-chart +kustomization):\n%s", diff)
+	}
+	if label := "grafana_dashboard"; ofKustomization.Labels[label] != ofChart.Labels[label] || ofKustomization.Namespace != ofChart.Namespace {
+		t.Errorf("got %v, want the metadata of the chart", ofKustomization.ObjectMeta)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/yaml"
 
+	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
@@ -114,7 +115,8 @@ func TestEveryAlertHasUnitTests(t *testing.T) {
 var (
 	selector  = regexp.MustCompile(`\b([a-z]+(?:_[a-z]+)+)\b(?:\{([^}]*)\})?`)
 	matcher   = regexp.MustCompile(`(\w+)(?:=~|!~|!=|=)"([^"]*)"`)
-	functions = []string{"histogram_quantile"}
+	grouping  = regexp.MustCompile(`\b(?:by|on) \([^)]*\)`)
+	functions = []string{"histogram_quantile", "label_values", "sort_desc"}
 	// documentedMetric finds the metrics of Serin, and those of the libraries that it exposes, on a page.
 	documentedMetric = regexp.MustCompile(`\b(?:serin|flagger|rollout|notification|controller_runtime|workqueue|leader_election|process|go)_\w+`)
 )
@@ -123,39 +125,8 @@ var (
 // each gate in a rule is one of a state machine. The runbooks name existing metrics, too.
 func TestAlertsUseExistingMetrics(t *testing.T) {
 	labels := exposedMetrics(t)
-	gates := map[string]bool{}
-	for _, row := range documentedGates(t) {
-		gates[row.name] = true
-	}
 	for _, rule := range alertRules(t) {
-		found := 0
-		for _, part := range selector.FindAllStringSubmatch(rule.Expr, -1) {
-			name, matchers := part[1], matcher.FindAllStringSubmatch(part[2], -1)
-			if slices.Contains(functions, name) {
-				continue
-			}
-			found++
-			known, exists := labels[name]
-			if !exists {
-				t.Errorf("%s: there is no metric %s", rule.Alert, name)
-			}
-			for _, m := range matchers {
-				if exists && known != nil && !slices.Contains(known, m[1]) {
-					t.Errorf("%s: the metric %s has no label %s", rule.Alert, name, m[1])
-				}
-				if m[1] != "gate" {
-					continue
-				}
-				for gate := range strings.SplitSeq(m[2], "|") {
-					if !gates[gate] {
-						t.Errorf("%s: there is no gate %s", rule.Alert, gate)
-					}
-				}
-			}
-		}
-		if found == 0 {
-			t.Errorf("%s: found no metric in %q: the test no longer recognizes them", rule.Alert, rule.Expr)
-		}
+		checkQuery(t, rule.Alert, rule.Expr, labels)
 	}
 	for _, page := range []string{"docs/operations.md", "docs/metrics.md"} {
 		for _, span := range codeSpan.FindAllStringSubmatch(read(t, page), -1) {
@@ -166,6 +137,79 @@ func TestAlertsUseExistingMetrics(t *testing.T) {
 			}
 		}
 	}
+}
+
+// checkQuery checks the names of metrics and labels in a query, and the values of labels, as far as they are known.
+func checkQuery(t *testing.T, where, query string, labels map[string][]string) {
+	t.Helper()
+	found := 0
+	for _, part := range selector.FindAllStringSubmatch(grouping.ReplaceAllString(query, ""), -1) {
+		name, matchers := part[1], matcher.FindAllStringSubmatch(part[2], -1)
+		if slices.Contains(functions, name) {
+			continue
+		}
+		found++
+		known, exists := labels[name]
+		if !exists {
+			t.Errorf("%s: there is no metric %s", where, name)
+		}
+		for _, m := range matchers {
+			if exists && known != nil && !slices.Contains(known, m[1]) {
+				t.Errorf("%s: the metric %s has no label %s", where, name, m[1])
+			}
+			possible := possibleValues(t, name, m[1])
+			for value := range strings.SplitSeq(m[2], "|") {
+				if possible != nil && !slices.Contains(possible, value) {
+					t.Errorf("%s: the label %s of %s is never %s: it is one of %q", where, m[1], name, value, possible)
+				}
+			}
+		}
+	}
+	if found == 0 {
+		t.Errorf("%s: found no metric in %q: the test no longer recognizes them", where, query)
+	}
+}
+
+// possibleValues returns the values that a label of a metric can have, or nil if these are those of users or of the cluster.
+func possibleValues(t *testing.T, metric, label string) []string {
+	t.Helper()
+	var values []string
+	switch {
+	case label == "gate":
+		for _, row := range documentedGates(t) {
+			values = append(values, row.name)
+		}
+	case label == "opener":
+		for _, opener := range []release.Opener{release.ByUser, release.ByCluster, release.ByAnswer, release.ByTime} {
+			values = append(values, string(opener))
+		}
+	case label == "phase" && metric == "serin_canary_phase":
+		for _, phase := range definitionOfCanary(t).Properties["status"].Properties["phase"].Enum {
+			values = append(values, strings.Trim(string(phase.Raw), `"`))
+		}
+	case label == "phase" && (metric == "rollout_info" || metric == "rollout_phase"):
+		registry := prometheus.NewRegistry()
+		telemetry.New(registry).SetRollout(telemetry.Rollout{Namespace: "shop", Name: "cart", Strategy: "canary", Phase: "Completed"})
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, family := range families {
+			for _, series := range family.GetMetric() {
+				for _, pair := range series.GetLabel() {
+					if family.GetName() == "rollout_phase" && pair.GetName() == "phase" {
+						values = append(values, pair.GetValue())
+					}
+				}
+			}
+		}
+	default:
+		return nil
+	}
+	if len(values) < 3 {
+		t.Fatalf("found only the values %q of the label %s of %s", values, label, metric)
+	}
+	return values
 }
 
 // exposedMetrics returns the labels of all metrics of the controller, by name; nil for those of libraries.

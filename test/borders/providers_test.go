@@ -39,8 +39,8 @@ func TestProvidersOfCanariesAreKnownEverywhere(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(read(t, "charts/serin/values.schema.json")), &schema); err != nil {
 		t.Fatal(err)
 	}
-	values := slices.DeleteFunc(schema.Properties.MeshProvider.AnyOf[0].Enum, func(name string) bool { return name == "" }) // not set
-	if diff := cmp.Diff(traffic.ProviderNames(), values); diff != "" {
+	notSet := func(name string) bool { return name == "" }
+	if diff := cmp.Diff(traffic.ProviderNames(), slices.DeleteFunc(schema.Properties.MeshProvider.AnyOf[0].Enum, notSet)); diff != "" {
 		t.Errorf("meshProvider in charts/serin/values.schema.json (-providers +schema):\n%s", diff)
 	}
 	pages := read(t, "docs/canary.md") + read(t, "docs/providers.md")
@@ -103,14 +103,19 @@ func passesContractTest(t *testing.T, name string, renderer traffic.Renderer, co
 // providersOfDefinition are the values of spec.provider that the CustomResourceDefinition of Canary allows.
 func providersOfDefinition(t *testing.T) []string {
 	t.Helper()
+	names := map[string]bool{}
+	for _, value := range definitionOfCanary(t).Properties["spec"].Properties["provider"].Enum {
+		names[strings.Trim(string(value.Raw), `"`)] = true
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// definitionOfCanary is the schema of the Canary in its CustomResourceDefinition.
+func definitionOfCanary(t *testing.T) *apiextensionsv1.JSONSchemaProps {
+	t.Helper()
 	var definition apiextensionsv1.CustomResourceDefinition
 	if err := yaml.Unmarshal([]byte(read(t, "config/crd/flagger.app_canaries.yaml")), &definition); err != nil {
 		t.Fatal(err)
 	}
-	spec := definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
-	names := map[string]bool{}
-	for _, value := range spec.Properties["provider"].Enum {
-		names[strings.Trim(string(value.Raw), `"`)] = true
-	}
-	return slices.Sorted(maps.Keys(names))
+	return definition.Spec.Versions[0].Schema.OpenAPIV3Schema
 }

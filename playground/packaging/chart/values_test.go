@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -110,8 +111,10 @@ func TestValuesSetTheArguments(t *testing.T) {
 	}
 }
 
-// base enables everything on which other values depend, except for the alert rules.
+// base enables everything on which other values depend, except for the alert rules and, because these take long to parse, the
+// CustomResourceDefinitions.
 const base = `
+crd: {groups: []}
 slack: {url: "http://slack.test/", channel: releases}
 controlplane: {kubeconfig: {secretName: other}}
 linkerdAuthPolicy: {create: true}
@@ -119,10 +122,12 @@ podMonitor: {enabled: true}
 serviceMonitor: {enabled: true}
 podDisruptionBudget: {enabled: true}
 networkPolicy: {enabled: true}
+dashboards: {enabled: true}
 `
 
 // withRules enables the alert rules, and the labels that they need.
 const withRules = `
+crd: {groups: []}
 podMonitor: {enabled: true, honorLabels: true}
 serviceMonitor: {enabled: true, honorLabels: true}
 prometheusRule: {enabled: true}
@@ -136,6 +141,7 @@ var changes = map[string]any{
 	"serviceMonitor.enabled":      false,
 	"podDisruptionBudget.enabled": false,
 	"networkPolicy.enabled":       false,
+	"dashboards.enabled":          false,
 	"prometheusRule.enabled":      false,
 
 	"logLevel":                         "debug",
@@ -432,7 +438,7 @@ func TestNullIsNoValue(t *testing.T) {
 	if err := yaml.Unmarshal(text, &values); err != nil {
 		t.Fatal(err)
 	}
-	if err := yaml.Unmarshal([]byte(base+"crd: {create: false}"), &enabled); err != nil { // definitions take long to parse
+	if err := yaml.Unmarshal([]byte(base), &enabled); err != nil {
 		t.Fatal(err)
 	}
 	delete(enabled["slack"].(map[string]any), "url") // which requires slack.channel
@@ -588,6 +594,27 @@ networkPolicy:
 			t.Errorf("a ServiceMonitor in namespace %s selects Services in %v: %v", monitor.GetNamespace(), names, err)
 		}
 	})
+	t.Run("dashboards", func(t *testing.T) {
+		if find(t, "{}", "ConfigMap") != nil {
+			t.Error("there are boards by default")
+		}
+		object := find(t, "dashboards: {enabled: true, namespace: monitoring, annotations: {grafana_folder: Serin}}", "ConfigMap")
+		boards := convert[corev1.ConfigMap](t, object)
+		if boards.Namespace != "monitoring" || boards.Labels["grafana_dashboard"] != "1" || boards.Annotations["grafana_folder"] != "Serin" {
+			t.Errorf("got %v", boards.ObjectMeta)
+		}
+		want := map[string]string{}
+		for _, name := range []string{"controller.json", "release.json", "releases.json"} {
+			text, err := os.ReadFile(filepath.Join("../../../config/grafana", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want[name] = string(text)
+		}
+		if diff := cmp.Diff(want, boards.Data); diff != "" {
+			t.Errorf("boards (-config/grafana +chart):\n%s", diff)
+		}
+	})
 	t.Run("topologySpreadConstraints", func(t *testing.T) {
 		rendered, _ := render(t, `
 topologySpreadConstraints:
@@ -642,7 +669,7 @@ func TestUnknownMeshProvidersAreRejected(t *testing.T) {
 		}
 	}
 	for _, name := range slices.Concat(traffic.ProviderNames(), []string{"smi:v1alpha1:istio", "gloo-edge", "gatewayapi:v1:mesh"}) {
-		if _, _, err := chart.Render(folder, "meshProvider: "+name, "serin-system"); err != nil {
+		if _, _, err := chart.Render(folder, "{crd: {create: false}, meshProvider: '"+name+"'}", "serin-system"); err != nil {
 			t.Errorf("meshProvider %s: %v", name, err)
 		}
 	}
