@@ -1,12 +1,14 @@
 // Package packaging generates what the chart and the kustomization install from its sources: the permissions in docs/examples
 // and docs/install.md, the CustomResourceDefinitions in config/crd, the alert rules in config/prometheus, and the boards in
-// config/grafana. Every permission, rule and board is therefore written once, in a file that tests and readers use.
+// config/grafana. Every permission, rule and board is therefore written once, in a file that tests and readers use. The
+// kustomizations for providers differ in two flags, so they are generated from a list.
 //
 // It reads and writes files of the repository. It must not know how they are installed.
 package packaging
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"path"
@@ -149,6 +151,9 @@ func Files(root string) (map[string][]byte, error) {
 	if err := addBoards(files, root); err != nil {
 		return nil, err
 	}
+	for _, o := range overlays {
+		files[path.Join("config", o.folder, "Kustomization")] = o.kustomization()
+	}
 	return files, nil
 }
 
@@ -180,6 +185,9 @@ spec:
 	return nil
 }
 
+// overlayHeader is the first line of a generated kustomization.
+const overlayHeader = "# Made by `make generate` from the list in hack/packaging.\n"
+
 // addBoards adds the Grafana boards from which the chart renders a ConfigMap. They are JSON, which has no place for a header.
 func addBoards(files map[string][]byte, root string) error {
 	boards, err := filepath.Glob(filepath.Join(root, boardsFolder, "*.json"))
@@ -194,6 +202,61 @@ func addBoards(files map[string][]byte, root string) error {
 		files[path.Join("charts/serin/files/dashboards", filepath.Base(board))] = text
 	}
 	return nil
+}
+
+// overlay is a kustomization for one provider: config/default with the flags that the provider needs.
+type overlay struct {
+	folder, provider, metricsServer string
+}
+
+// overlays are the kustomizations for providers. Each metrics server is the Prometheus that the provider installs, or else one
+// in namespace monitoring.
+var overlays = []overlay{
+	{folder: "apisix", provider: "apisix"},
+	{folder: "appmesh", provider: "appmesh:v1beta2", metricsServer: "http://appmesh-prometheus.appmesh-system:9090"},
+	{folder: "contour", provider: "contour"},
+	{folder: "gatewayapi", provider: "gatewayapi:v1"},
+	{folder: "gloo", provider: "gloo"},
+	{folder: "istio", provider: "istio", metricsServer: "http://prometheus.istio-system:9090"},
+	{folder: "knative", provider: "knative"},
+	{folder: "kubernetes", provider: "kubernetes"},
+	{folder: "kuma", provider: "kuma", metricsServer: "http://prometheus-server.kuma-metrics:80"},
+	{folder: "linkerd", provider: "linkerd", metricsServer: "http://prometheus.linkerd-viz:9090"},
+	{folder: "nginx", provider: "nginx"},
+	{folder: "osm", provider: "osm", metricsServer: "http://osm-prometheus.osm-system:7070"},
+	{folder: "skipper", provider: "skipper"},
+	{folder: "traefik", provider: "traefik"},
+}
+
+// kustomization returns the text of the overlay.
+func (o overlay) kustomization() []byte {
+	server := cmp.Or(o.metricsServer, "http://prometheus.monitoring:9090")
+	resources, patch := "", ""
+	if o.provider == "linkerd" {
+		// Linkerd admits clients of its Prometheus by their identity in the mesh.
+		resources = "- policy.yaml\n"
+		patch = `    - op: add
+      path: /spec/template/metadata/annotations/linkerd.io~1inject
+      value: enabled
+`
+	}
+	return fmt.Appendf(nil, `%s# As config/default, for Canaries of %s that name no provider, and the Prometheus at %s.
+apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources:
+- ../default
+%spatches:
+- target:
+    kind: Deployment
+    name: serin
+  patch: |-
+    - op: add
+      path: /spec/template/spec/containers/0/args/-
+      value: -mesh-provider=%s
+    - op: add
+      path: /spec/template/spec/containers/0/args/-
+      value: -metrics-server=%s
+%s`, overlayHeader, o.provider, server, resources, o.provider, server, patch)
 }
 
 // shared returns the rules for both APIs and all providers, for all namespaces (cluster) or one.

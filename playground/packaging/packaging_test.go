@@ -451,3 +451,26 @@ func TestKustomizationsAreAdmitted(t *testing.T) {
 		}
 	}
 }
+
+// TestKustomizationsOfProvidersSetTheFlags: they differ from config/default in their flags only, except that the pods of
+// Linkerd's join the mesh. All are generated in the same way, so that two suffice.
+func TestKustomizationsOfProvidersSetTheFlags(t *testing.T) {
+	t.Parallel()
+	base := buildKustomization(t, "default")
+	for name, server := range map[string]string{"nginx": "http://prometheus.monitoring:9090", "linkerd": "http://prometheus.linkerd-viz:9090"} {
+		all := buildKustomization(t, name)
+		i := slices.IndexFunc(all, func(object *unstructured.Unstructured) bool { return object.GetKind() == "Deployment" })
+		pod := convert[appsv1.Deployment](t, all[i]).Spec.Template
+		arguments := pod.Spec.Containers[0].Args
+		if want := []string{"-mesh-provider=" + name, "-metrics-server=" + server}; !slices.Equal(arguments[len(arguments)-2:], want) {
+			t.Errorf("config/%s sets the arguments %q, want the last ones to be %q", name, arguments, want)
+		}
+		policies, injected := 0, ""
+		if name == "linkerd" {
+			policies, injected = 1, "enabled"
+		}
+		if got := pod.Annotations["linkerd.io/inject"]; got != injected || len(all) != len(base)+policies {
+			t.Errorf("config/%s has %d objects, config/default %d; the annotation of its pods is %q", name, len(all), len(base), got)
+		}
+	}
+}
