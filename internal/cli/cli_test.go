@@ -72,7 +72,9 @@ func newCluster(t *testing.T, d *datadriven.TestData) *clitest.FakeCluster {
 		}
 	}
 	manifest := strings.Join(manifests, "\n---\n")
-	for key, more := range map[string]string{"controller": clitest.SerinDeployment, "flagger": clitest.FlaggerDeployment, "argo": clitest.ArgoRolloutsDeployment} {
+	for key, more := range map[string]string{
+		"controller": clitest.SerinDeployment, "flagger": clitest.FlaggerDeployment, "argo": clitest.ArgoRolloutsDeployment, "no-image": clitest.PodsWithoutImage,
+	} {
 		if d.HasArg(key) {
 			manifest += more
 		}
@@ -102,6 +104,10 @@ func setCart(t *testing.T, d *datadriven.TestData, w *clitest.FakeCluster, state
 		own.Window.Start.Time = time.Now()
 		switch state {
 		case "progressing":
+		case "starting":
+			d := w.Deployment("cart")
+			w.Change(d, func() { d.Status.ReadyReplicas, d.Status.AvailableReplicas = 0, 0 })
+			own.Window, own.Gates, c.Status.CanaryWeight = nil, nil, 0
 		case "succeeded":
 			c.Status.Phase, c.Status.CanaryWeight, own.Window, own.Gates = flaggerv1.CanaryPhaseSucceeded, 0, nil, nil
 		case "failed":
@@ -131,7 +137,7 @@ func setCart(t *testing.T, d *datadriven.TestData, w *clitest.FakeCluster, state
 			d.Fatalf(t, "unknown state %q", state)
 		}
 	})
-	if state == "succeeded" || state == "failed" {
+	if state == "succeeded" || state == "failed" || state == "starting" {
 		w.SetCanaryWeight(0)
 	}
 }
@@ -281,6 +287,9 @@ func runCommand(t *testing.T, w *clitest.FakeCluster, args []string, d *datadriv
 		case "web-continued":
 			r := w.Rollout("web")
 			w.Change(r, func() { r.Status.CurrentStepIndex, r.Status.Phase = new(int32(2)), argov1.RolloutPhaseProgressing })
+		case "pulled":
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart-7d47-vvd8m"}}
+			w.Change(pod, func() { pod.Status.ContainerStatuses = nil })
 		case "deleted":
 			if err := w.Admin.Delete(t.Context(), w.Canary("cart")); err != nil {
 				t.Error(err)

@@ -479,11 +479,18 @@ func TestAUsersObjectInPlaceOfACopyIsRefused(t *testing.T) {
 	must(t, w.workload.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false)) // with Serin's content it counts as orphaned
 }
 
+// podProblemOf returns the problem of the pods of the target (or the primary) as the controller reports it.
+func podProblemOf(t *testing.T, w *fakeCluster, c *flaggerv1.Canary, primary bool) (string, error) {
+	t.Helper()
+	pods, err := w.workload.Pods(t.Context(), c, primary)
+	return pods.Problem().String(), err
+}
+
 func TestPodProblem(t *testing.T) {
 	w := newCartCluster(t)
 	c := w.canary("cart")
 	must(t, w.workload.EnsurePrimary(t.Context(), c, "", "id-1", false))
-	if got, err := w.workload.PodProblem(t.Context(), c, false); got != "" || err != nil {
+	if got, err := podProblemOf(t, w, c, false); got != "" || err != nil {
 		t.Errorf("without pods: got %q, %v", got, err)
 	}
 	w.applyYAML(`{apiVersion: v1, kind: Pod, metadata: {name: cart-b, labels: {app: cart}}, status: {containerStatuses: [{name: server, state: {waiting: {reason: CrashLoopBackOff, message: back-off}}}]}}`)
@@ -495,7 +502,7 @@ func TestPodProblem(t *testing.T) {
 		true:  "pod prim-a: Unschedulable: 0/3 nodes",
 	} {
 		clear(w.requests)
-		if got, err := w.workload.PodProblem(t.Context(), c, primary); got != want || err != nil {
+		if got, err := podProblemOf(t, w, c, primary); got != want || err != nil {
 			t.Errorf("got %q, %v, want %q", got, err, want)
 		}
 		if diff := cmp.Diff(map[string]int{"list PodList": 1}, w.requests); diff != "" {
@@ -514,9 +521,24 @@ func TestPodProblemOfAContainerBetweenTwoCrashes(t *testing.T) {
 	} {
 		w := newCartCluster(t)
 		w.applyYAML(`{apiVersion: v1, kind: Pod, metadata: {name: cart-a, labels: {app: cart}}, status: {containerStatuses: [{name: server, ` + status + `}]}}`)
-		if got, err := w.workload.PodProblem(t.Context(), w.canary("cart"), false); got != want || err != nil {
+		if got, err := podProblemOf(t, w, w.canary("cart"), false); got != want || err != nil {
 			t.Errorf("%s: got %q, %v, want %q", status, got, err, want)
 		}
+	}
+}
+
+func TestPodProblemsNameContainerAndImageWithTheCompleteMessage(t *testing.T) {
+	w := newCartCluster(t)
+	message := strings.Repeat("layer ", 33) + "unauthorized: access to the registry was denied"
+	w.applyYAML(`{apiVersion: v1, kind: Pod, metadata: {name: cart-a, labels: {app: cart}}, status: {containerStatuses: [{name: server, image: "cart:v9", state: {waiting: {reason: ErrImagePull, message: "` + message + `"}}}]}}`)
+	pods, err := w.workload.Pods(t.Context(), w.canary("cart"), false)
+	must(t, err)
+	want := PodProblem{Pod: "cart-a", Container: "server", Image: "cart:v9", Reason: "ErrImagePull", Message: message}
+	if diff := cmp.Diff(want, pods.Problem()); diff != "" {
+		t.Error(diff)
+	}
+	if got := pods.Problem().String(); !strings.HasSuffix(got, "layer …") { // not in the middle of "unauthorized"
+		t.Errorf("the text of the controller is %q", got)
 	}
 }
 

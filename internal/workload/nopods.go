@@ -36,5 +36,5 @@ func (noPods) RestoreConfigs(context.Context, *flaggerv1.Canary, string) error {
 // CollectConfigs does nothing: no configuration was copied.
 func (noPods) CollectConfigs(context.Context, *flaggerv1.Canary) error { return nil }
 
-// PodProblem returns an empty text.
-func (noPods) PodProblem(context.Context, *flaggerv1.Canary, bool) (string, error) { return "", nil }
+// Pods returns no pods.
+func (noPods) Pods(context.Context, *flaggerv1.Canary, bool) (Pods, error) { return Pods{}, nil }

@@ -65,8 +65,8 @@ type Workload interface {
 	RestoreServices(ctx context.Context, c *flaggerv1.Canary) error
 	// CollectConfigs deletes unused copies of configuration.
 	CollectConfigs(ctx context.Context, c *flaggerv1.Canary) error
-	// PodProblem returns the reason why the first failing pod is not ready; empty means that no pod fails permanently.
-	PodProblem(ctx context.Context, c *flaggerv1.Canary, primary bool) (string, error)
+	// Pods returns the pods of the target (or the primary), to find out why they are not ready.
+	Pods(ctx context.Context, c *flaggerv1.Canary, primary bool) (Pods, error)
 }
 
 // Object identifies an object that a release depends on, in the namespace of its Canary.

@@ -271,10 +271,11 @@ func (r *Reconciler) findPodProblems(ctx context.Context, key types.NamespacedNa
 		unready := checked.copy.Found && !checked.copy.Ready && checked.copy.Replicas > 0
 		at, problem := r.memory.nextPodList(key, checked.primary, unready, s.snapshot.Now, delay)
 		if !at.IsZero() && !at.After(s.snapshot.Now) {
-			var err error
-			if problem, err = r.Workloads.ForCanary(s.object).PodProblem(ctx, s.object, checked.primary); err != nil {
+			pods, err := r.Workloads.ForCanary(s.object).Pods(ctx, s.object, checked.primary)
+			if err != nil {
 				return fmt.Errorf("list the pods of %s: %w", key, err)
 			}
+			problem = pods.Problem().String()
 			r.memory.recordPodList(key, checked.primary, problem, s.snapshot.Now)
 			at, _ = r.memory.nextPodList(key, checked.primary, unready, s.snapshot.Now, delay)
 		}

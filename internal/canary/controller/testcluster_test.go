@@ -363,6 +363,6 @@ func (*fakeWorkloads) Forget(types.NamespacedName)                              
 func (*fakeWorkloads) CachedKeys() []types.NamespacedName                            { return nil }
 func (*fakeWorkloads) Dependencies(*flaggerv1.Canary) []workload.Object              { return nil }
 func (f *fakeWorkloads) ForCanary(*flaggerv1.Canary) workload.Workload               { return f }
-func (*fakeWorkloads) PodProblem(context.Context, *flaggerv1.Canary, bool) (string, error) {
-	return "", nil
+func (*fakeWorkloads) Pods(context.Context, *flaggerv1.Canary, bool) (workload.Pods, error) {
+	return workload.Pods{}, nil
 }

@@ -56,6 +56,8 @@ type observedState struct {
 	MinInterval string
 	// OtherController is the controller that acts on the release instead of Serin.
 	OtherController explain.OtherController
+	// PodProblems are the problems of the pods.
+	PodProblems []explain.PodProblem
 }
 
 // workloadState is the state of the target or of the primary.
@@ -65,6 +67,8 @@ type workloadState struct {
 	// Endpoints is the number of ready endpoints; zero: one for each available pod, negative: none.
 	Endpoints int32
 	Message   string
+	// Missing is true if the workload does not exist.
+	Missing bool
 }
 
 // ScanObservation parses the input of a datadriven command, and the time in its argument now.
@@ -125,7 +129,7 @@ func ParseObservation(text string, now time.Time) (explain.Observation, error) {
 		s.Workload.Target.Revision, s.Workload.Target.FlaggerHash = state.Revision, "other"
 	}
 	observed := &explain.Canary{
-		SharedObservation: explain.SharedObservation{Unread: state.Unread, Events: in.Events, OtherController: state.OtherController},
+		SharedObservation: explain.SharedObservation{Unread: state.Unread, Events: in.Events, OtherController: state.OtherController, PodProblems: state.PodProblems},
 		Object:            &object, Snapshot: s,
 	}
 	if state.Assumed {
@@ -140,7 +144,7 @@ func (c workloadState) canaryState() canary.WorkloadState {
 		message = fmt.Sprintf("waiting for rollout to finish: %d of %d updated replicas are available", c.Available, c.Desired)
 	}
 	return canary.WorkloadState{
-		Found: true, Replicas: c.Desired, Total: c.Desired, Available: c.Available, Ready: c.Desired > 0 && c.Available == c.Desired, Message: message,
+		Found: !c.Missing, Replicas: c.Desired, Total: c.Desired, Available: c.Available, Ready: c.Desired > 0 && c.Available == c.Desired, Message: message,
 		RequiredPods: c.Desired, Endpoints: release.Endpoints{Ready: max(cmp.Or(c.Endpoints, c.Available), 0)},
 	}
 }

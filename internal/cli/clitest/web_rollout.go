@@ -138,3 +138,23 @@ spec:
     metadata: {labels: {app: argo-rollouts}}
     spec: {containers: [{name: argo-rollouts, image: "registry.test/mirror/argo-rollouts:v1.8.3"}]}
 status: {readyReplicas: 1}`
+
+// PodsWithoutImage are the pods of the new revisions of Canary cart and Rollout web, whose images cannot be pulled, to be appended
+// to other manifests.
+const PodsWithoutImage = `
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: cart-7d47-vvd8m, namespace: shop, labels: {app: cart}}
+status:
+  phase: Pending
+  containerStatuses:
+  - {name: cart, image: "cart:v2", state: {waiting: {reason: ImagePullBackOff, message: "Back-off pulling image \"cart:v2\": ErrImagePull: not found"}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web-new-vvd8m, namespace: shop, labels: {app: web, rollouts-pod-template-hash: new}}
+status:
+  phase: Pending
+  containerStatuses:
+  - {name: web, image: "web:v2", state: {waiting: {reason: ErrImagePull, message: "failed to pull image \"web:v2\": unauthorized"}}}`

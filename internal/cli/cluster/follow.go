@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -342,6 +343,12 @@ func dropOldest(events map[string]explain.Event) {
 // markAffected marks the releases to which an object belongs: as their workload, as their route, or because a Rollout owns it.
 func (f *follower) markAffected(object client.Object) {
 	for key, release := range f.objects {
+		if object.GetObjectKind().GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: podKind}) {
+			if f.hasUnreadyPod(key, object) {
+				f.changed[key] = true
+			}
+			continue
+		}
 		switch of := release.(type) {
 		case *flaggerv1.Canary:
 			observed, _ := f.observed[key].(*explain.Canary)
@@ -353,6 +360,15 @@ func (f *follower) markAffected(object client.Object) {
 			delete(f.changed, key)
 		}
 	}
+}
+
+const podKind = "Pod"
+
+// hasUnreadyPod reports whether a pod belongs to a revision of a release that was not ready when it was last observed.
+func (f *follower) hasUnreadyPod(key explain.Key, pod client.Object) bool {
+	observed := f.observed[key]
+	return observed != nil && pod.GetNamespace() == key.Namespace &&
+		slices.ContainsFunc(observed.Shared().UnreadyPods, func(selector labels.Selector) bool { return selector.Matches(labels.Set(pod.GetLabels())) })
 }
 
 // affects reports whether an object is a workload or a route of a Canary.
@@ -425,6 +441,9 @@ func (f *follower) observe(ctx context.Context) error {
 		shared.OtherController = f.controllers.otherControllerFor(ctx, objectOf(one), oldestFirst(f.events[key]), f.Clock.Now())
 		f.observed[key] = one.WithShared(shared)
 		delete(f.changed, key)
+		if len(shared.UnreadyPods) > 0 { // the reason may change without any change of the workload
+			f.stream(ctx, "Pods"+inNamespace(key.Namespace), metadataList("", "v1", podKind), client.InNamespace(key.Namespace))
+		}
 		if c, is := one.(*explain.Canary); is {
 			f.streamAround(ctx, c)
 		}

@@ -137,6 +137,11 @@ func (s *Session) observeCanary(ctx context.Context, l *cachedReader, object *fl
 		snapshot.Route = canary.Route{Found: true, Canary: object.Status.CanaryWeight, Confirmation: canary.CannotTell}
 		out.Assumed = []release.Part{release.RoutePart}
 	}
+	if !slices.Contains(out.Assumed, release.WorkloadPart) {
+		if err := observeCanaryPods(ctx, &workload.Workloads{Client: reader, Reader: reader, Options: options}, out); err != nil {
+			return nil, describeError("observe Canary "+object.Name+inNamespace(object.Namespace), err, explain.KindCanary)
+		}
+	}
 	out.Unread = reader.deniedSentences()
 	return out, nil
 }
@@ -306,7 +311,7 @@ func (l *lenientClient) List(ctx context.Context, list client.ObjectList, opts .
 	if l.recordDenied(list, options.Namespace) == endpoints.Kind.Kind {
 		return err // an empty list would mean that no pod receives requests
 	}
-	return nil // other releases of the target, and the history of ReplicaSets: the status replaces them
+	return nil // other releases of the target, and the history of ReplicaSets: the status replaces them; pods: their problems are unknown
 }
 
 type kindHolder interface{ GetObjectKind() schema.ObjectKind }

@@ -92,6 +92,9 @@ func (s *Session) observeRollout(ctx context.Context, l *cachedReader, object *a
 		return nil, describeError("observe Rollout "+object.Name+inNamespace(object.Namespace), err, explain.KindRollout)
 	default:
 		out.Snapshot = snapshot
+		if err := observeRolloutPods(ctx, l, out); err != nil {
+			return nil, describeError("observe Rollout "+object.Name+inNamespace(object.Namespace), err, explain.KindRollout)
+		}
 	}
 	return out, nil
 }

@@ -49,7 +49,7 @@ func (observed *Canary) Describe(now time.Time) Release {
 	r := newRelease(v, observed.SharedObservation, "New revision detected!")
 	r.Kind, r.Name, r.Namespace, r.Target = KindCanary, plan.Name, plan.Namespace, plan.Kind+"/"+plan.Target
 	r.Provider, r.Strategy = plan.Provider, string(plan.Strategy)
-	r.Suspended, r.Deleting = plan.Suspended, s.Deleting
+	r.Suspended, r.Deleting, r.PrimaryMissing = plan.Suspended, s.Deleting, !s.Workload.Primary.Found
 	r.Iterations, r.TotalIterations, r.FailedChecks, r.Threshold = v.Step, v.TotalSteps, s.Status.FailedChecks, plan.Threshold
 	if own := s.Status.Serin; own != nil {
 		r.Run = own.Run

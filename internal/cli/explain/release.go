@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/serin-dev/serin/internal/release"
 )
 
@@ -67,6 +69,8 @@ type Release struct {
 	PromotedRevision string `json:"promoted,omitempty"`
 	// PromotionFailed is true if the last release failed during its promotion, so that the canary still serves users.
 	PromotionFailed bool `json:"promotionFailed,omitempty"`
+	// PrimaryMissing is true for a Canary whose primary does not exist, for example before it is initialized.
+	PrimaryMissing bool `json:"primaryMissing,omitempty"`
 	// Run identifies this attempt to release the revision.
 	Run string `json:"run,omitempty"`
 
@@ -78,6 +82,9 @@ type Release struct {
 	NextStep string `json:"nextStep,omitempty"`
 	// Steps are all remaining steps, provided that nothing fails and that the release waits only for time.
 	Steps []Step `json:"steps,omitempty"`
+
+	// PodProblems describe what prevents pods of a revision from running, one problem for each revision.
+	PodProblems []PodProblem `json:"podProblems,omitempty"`
 
 	// Events are the events of the release that Kubernetes has not deleted yet, oldest first.
 	Events []Event `json:"events,omitempty"`
@@ -134,6 +141,36 @@ type Step struct {
 	At time.Time `json:"at"`
 }
 
+// PodProblem describes what prevents the pods of one revision from running, by the first pod that fails.
+type PodProblem struct {
+	// Revision is canary or primary for a Canary, new or stable for a Rollout.
+	Revision string `json:"revision"`
+	Pod      string `json:"pod"`
+	// Container and Image are those of the failing container; empty: the pod as a whole fails.
+	Container string `json:"container,omitempty"`
+	Image     string `json:"image,omitempty"`
+	// Reason is the reason that Kubernetes reports, for example ImagePullBackOff.
+	Reason string `json:"reason"`
+	// Message is the message of the kubelet, the image registry or the scheduler.
+	Message string `json:"message,omitempty"`
+}
+
+// Summary describes the problem without its message, as the beginning of a sentence.
+func (p PodProblem) Summary() string {
+	text := "Pod " + p.Pod + " of the " + p.Revision + " revision: "
+	if p.Revision == "canary" || p.Revision == "primary" {
+		text = "Pod " + p.Pod + " of the " + p.Revision + ": "
+	}
+	if p.Container != "" {
+		text += "container " + p.Container
+		if p.Image != "" {
+			text += " (image " + p.Image + ")"
+		}
+		text += ": "
+	}
+	return text + p.Reason
+}
+
 // Event is a Kubernetes event about the release.
 type Event struct {
 	// At is the time of its last occurrence.
@@ -153,7 +190,7 @@ func newRelease(v release.View, shared SharedObservation, firstEvent string) Rel
 	r := Release{
 		Phase: v.Phase, State: v.State, Result: v.Result, Message: v.Message, Since: toUTC(v.Since),
 		Weight: v.Weight, Mirrored: v.Mirrored, Revision: v.Revision, PromotedRevision: v.Promoted, PromotionFailed: v.PromotionFailed,
-		Events: eventsSince(shared.Events, firstEvent), Unread: slices.Clone(shared.Unread),
+		PodProblems: shared.PodProblems, Events: eventsSince(shared.Events, firstEvent), Unread: slices.Clone(shared.Unread),
 	}
 	if v.Window != nil {
 		r.Window = &Window{Start: v.Window.Start.UTC(), End: v.Window.End.UTC()}
@@ -305,6 +342,9 @@ type SharedObservation struct {
 	Events []Event
 	// OtherController is the controller that acts on the release instead of Serin.
 	OtherController OtherController
+	// UnreadyPods select the pods of revisions that are not ready. PodProblems are the problems of those pods.
+	UnreadyPods []labels.Selector
+	PodProblems []PodProblem
 }
 
 // Shared implements Observation.

@@ -15,7 +15,7 @@ import (
 func Why(r Release, now time.Time) []string {
 	var out []string
 	if len(r.Unread) > 0 {
-		out = append(out, strings.Join(r.Unread, " ")+" Information about them comes from the status.")
+		out = append(out, strings.Join(r.Unread, " ")+" Missing information comes from the status, as far as it is there.")
 	}
 	switch r.State {
 	case release.Idle:
@@ -23,7 +23,7 @@ func Why(r Release, now time.Time) []string {
 	default:
 		out = append(out, progressSentence(r, now))
 	}
-	out = append(out, closedGateSentences(r, now)...)
+	out = append(append(out, closedGateSentences(r, now)...), podProblemSentences(r)...)
 	if r.State != release.RollingBack && 0 < r.FailedChecks && r.FailedChecks < r.Threshold {
 		out = append(out, fmt.Sprintf("Failed checks so far: %d. The release is rolled back at %d.", r.FailedChecks, r.Threshold))
 	}
@@ -44,6 +44,7 @@ func idleSentences(r Release, now time.Time) []string {
 	} else {
 		out = append(out, idleCanarySentences(r)...)
 	}
+	out = append(out, podProblemSentences(r)...)
 	for _, gate := range r.Gates { // another controller, and post-rollout webhooks that have not responded
 		if gate.Verdict != "pass" && (r.Kind == KindCanary || gate.Name == otherControllerGate) {
 			out = append(out, gateSentences(gate, now, true)...)
@@ -188,6 +189,20 @@ func closedGateSentences(r Release, now time.Time) []string {
 	}
 	if len(deferred) > 0 {
 		out = append(append(out, "Evaluated afterwards: "+strings.Join(deferred, ", ")+"."), queries...)
+	}
+	return out
+}
+
+// podProblemSentences describes what prevents pods from running. The message of Kubernetes has its own line and is complete, so that
+// users can search for it.
+func podProblemSentences(r Release) []string {
+	var out []string
+	for _, problem := range r.PodProblems {
+		if problem.Message == "" {
+			out = append(out, problem.Summary()+".")
+			continue
+		}
+		out = append(out, problem.Summary()+":", "  "+joinLines(problem.Message))
 	}
 	return out
 }

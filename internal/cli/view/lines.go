@@ -39,6 +39,9 @@ func ReleaseLine(r *explain.Release) string {
 	case gate != nil:
 		out += fmt.Sprintf(" waits=%s opener=%s", gate.Name, gate.Opener)
 	}
+	for _, problem := range r.PodProblems {
+		out += fmt.Sprintf(" problem=%q", problem.Summary())
+	}
 	if r.NextStep != "" {
 		out += fmt.Sprintf(" next=%q", r.NextStep)
 	}

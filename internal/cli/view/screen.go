@@ -3,6 +3,7 @@ package view
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -115,8 +116,9 @@ func (s Screen) detailLines(r *explain.Release, maxLines int) []string {
 	lines = append(lines, s.trafficLines(r)...)
 	lines = append(lines, s.windowLines(r)...)
 	lines = append(lines, s.nextLines(r)...)
+	lines = append(lines, s.podProblemLines(r)...)
 	for _, unread := range r.Unread {
-		lines = append(lines, s.styled(yellow, "! "+unread))
+		lines = append(lines, s.wrapAfter("", yellow, "! "+unread)...)
 	}
 	checks := s.checkLines(r)
 	gates := s.gateLines(r, max(maxLines-len(lines)-len(checks)-4, 3))
@@ -174,6 +176,9 @@ func (s Screen) trafficLines(r *explain.Release) []string {
 	if r.Kind == explain.KindRollout {
 		oldSide, newSide = "stable", "new"
 	}
+	if r.PrimaryMissing {
+		return []string{pad(oldSide, 9) + s.styled(faint, "does not exist yet")}
+	}
 	return []string{
 		pad(oldSide, 9) + s.styled(green, bar(float64(100-r.Weight), 100, columns)) + share(100-r.Weight),
 		pad(newSide, 9) + s.styled(cyan, bar(float64(r.Weight), 100, columns)) + canary,
@@ -198,7 +203,7 @@ func (s Screen) nextLines(r *explain.Release) []string {
 		if r.Message == "" {
 			return nil
 		}
-		return []string{pad("status", 9) + r.Message}
+		return s.wrapAfter(pad("status", 9), plain, r.Message)
 	}
 	text := r.NextStep
 	last := r.Steps[len(r.Steps)-1]
@@ -206,6 +211,31 @@ func (s Screen) nextLines(r *explain.Release) []string {
 		text += s.styled(faint, fmt.Sprintf("   ends in %s at the earliest", explain.FormatDuration(remaining)))
 	}
 	return []string{pad("next", 9) + text}
+}
+
+// podProblemLines renders what prevents pods from running, with the complete message of Kubernetes.
+func (s Screen) podProblemLines(r *explain.Release) []string {
+	var lines []string
+	for _, problem := range r.PodProblems {
+		lines = append(lines, s.wrapAfter(pad("pods", 9), red, problem.Summary())...)
+		if problem.Message != "" {
+			lines = append(lines, s.wrapAfter(pad("", 9), red, problem.Message)...)
+		}
+	}
+	return lines
+}
+
+// wrapAfter renders a text after a prefix, and continues it in the same column of the next lines, so that nothing of it is cut.
+func (s Screen) wrapAfter(prefix string, i style, text string) []string {
+	column := width(prefix)
+	lines := wrapWords(text, max(s.Width-column, 10))
+	for n, line := range lines {
+		if n > 0 {
+			prefix = strings.Repeat(" ", column)
+		}
+		lines[n] = prefix + s.styled(i, line)
+	}
+	return lines
 }
 
 // checkLines renders the checks with value, limit and verdict.
@@ -226,7 +256,12 @@ func (s Screen) checkLines(r *explain.Release) []string {
 	for _, g := range checks {
 		verdict, i := verdictText(g)
 		symbol, _ := verdictSymbol(cmp.Or(g.LastVerdict, g.Verdict))
-		lines = append(lines, s.styled(i, symbol)+" "+pad(g.Name, nameWidth)+"  "+pad(cmp.Or(g.Value, "-"), valueWidth)+"  "+pad(cmp.Or(g.Limit, "-"), limitWidth)+"  "+s.styled(i, verdict))
+		row := s.styled(i, symbol) + " " + pad(g.Name, nameWidth) + "  " + pad(cmp.Or(g.Value, "-"), valueWidth) + "  " + pad(cmp.Or(g.Limit, "-"), limitWidth) + "  "
+		if g.Verdict == "fail" && width(row)+width(verdict) > s.Width {
+			lines = append(append(lines, row), s.wrapAfter("    ", i, verdict)...)
+			continue
+		}
+		lines = append(lines, row+s.styled(i, verdict))
 	}
 	return lines
 }
@@ -268,36 +303,47 @@ func (s Screen) gateLines(r *explain.Release, maxLines int) []string {
 			nameWidth = max(nameWidth, width(g.Name))
 		}
 	}
-	for i := 0; i < len(gates) && len(gates) > maxLines-1; {
-		if gates[i].Verdict == "pass" {
-			gates = append(gates[:i:i], gates[i+1:]...)
-			continue
-		}
-		i++
-	}
 	if len(gates) == 0 {
 		return nil
 	}
 	nameWidth = min(nameWidth, s.Width/3)
+	blocks, total := make([][]string, len(gates)), 0
+	for i, g := range gates {
+		blocks[i] = s.gateBlock(g, nameWidth)
+		total += len(blocks[i])
+	}
 	lines := []string{s.styled(faint, "  "+pad("GATE", nameWidth)+"  OBSERVED")}
-	for _, g := range gates[:min(len(gates), max(maxLines-1, 1))] {
-		symbol, i := verdictSymbol(g.Verdict)
-		text := g.Message
-		switch remaining := g.Until.Sub(s.Now); {
-		case g.Verdict == "pass":
-			text = s.styled(faint, cmp.Or(text, "passed"))
-		case g.Opener == "person":
-			text = "the user opens it: " + text
-		case g.Opener == "time" && remaining > 0:
-			text = explain.FormatDuration(remaining) + " remaining: " + text
-		case g.Opener == "answer" && g.QueryReceiver != "":
-			text = "queries " + g.QueryReceiver
+	for i, g := range gates {
+		if excess := total - (maxLines - 1); excess > 0 && g.Verdict == "pass" {
+			total -= len(blocks[i])
+			continue
 		}
-		lines = append(lines, s.styled(i, symbol)+" "+pad(g.Name, nameWidth)+"  "+text)
-		if g.UserAction != "" && g.Verdict != "pass" {
-			for _, line := range wrap(g.UserAction, s.Width-6, "  ") {
-				lines = append(lines, "    "+s.styled(yellow, line))
-			}
+		lines = append(lines, blocks[i]...)
+	}
+	if len(lines) == 1 {
+		return nil
+	}
+	return lines
+}
+
+// gateBlock renders one gate, with the action that opens it.
+func (s Screen) gateBlock(g *explain.Gate, nameWidth int) []string {
+	symbol, i := verdictSymbol(g.Verdict)
+	text, textStyle := g.Message, plain
+	switch remaining := g.Until.Sub(s.Now); {
+	case g.Verdict == "pass":
+		text, textStyle = cmp.Or(text, "passed"), faint
+	case g.Opener == "person":
+		text = "action required: " + text
+	case g.Opener == "time" && remaining > 0:
+		text = explain.FormatDuration(remaining) + " remaining: " + text
+	case g.Opener == "answer" && g.QueryReceiver != "":
+		text = "queries " + g.QueryReceiver
+	}
+	lines := s.wrapAfter(s.styled(i, symbol)+" "+pad(g.Name, nameWidth)+"  ", textStyle, text)
+	if g.UserAction != "" && g.Verdict != "pass" {
+		for _, line := range wrap(g.UserAction, s.Width-6, "  ") {
+			lines = append(lines, "    "+s.styled(yellow, line))
 		}
 	}
 	return lines
@@ -305,12 +351,8 @@ func (s Screen) gateLines(r *explain.Release, maxLines int) []string {
 
 // eventLines renders the newest events that fit, newest last.
 func (s Screen) eventLines(r *explain.Release, maxLines int) []string {
-	if maxLines < 2 || len(r.Events) == 0 {
-		return nil
-	}
-	shown := r.Events[max(len(r.Events)-(maxLines-1), 0):]
-	lines := []string{s.styled(faint, "  EVENTS")}
-	for _, event := range shown {
+	var lines []string
+	for _, event := range slices.Backward(r.Events) {
 		eventStyle := plain
 		if event.Type == "Warning" {
 			eventStyle = yellow
@@ -319,7 +361,14 @@ func (s Screen) eventLines(r *explain.Release, maxLines int) []string {
 		if event.Count > 1 {
 			text += fmt.Sprintf(" (%d times)", event.Count)
 		}
-		lines = append(lines, "  "+s.styled(faint, timeOfDay(event.At))+" "+s.styled(eventStyle, text))
+		block := s.wrapAfter("  "+s.styled(faint, timeOfDay(event.At))+" ", eventStyle, text)
+		if len(lines)+len(block) > maxLines-1 {
+			break
+		}
+		lines = append(block, lines...)
 	}
-	return lines
+	if len(lines) == 0 {
+		return nil
+	}
+	return append([]string{s.styled(faint, "  EVENTS")}, lines...)
 }

@@ -107,6 +107,22 @@ func wrap(text string, columns int, indent string) []string {
 	return append(lines, line)
 }
 
+// wrapWords breaks a text between words, and a word that is longer than a line, such as a URL, at the end of the line.
+func wrapWords(text string, columns int) []string {
+	var lines []string
+	for _, line := range wrap(text, columns, "") {
+		for width(line) > columns {
+			end := len(lipgloss.NewStyle().MaxWidth(columns).Render(line))
+			if end == 0 || end >= len(line) {
+				break
+			}
+			lines, line = append(lines, line[:end]), line[end:]
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
 // bar draws the ratio of share to whole as a bar with a number of columns.
 func bar(share, whole float64, columns int) string {
 	if columns <= 0 || whole <= 0 {

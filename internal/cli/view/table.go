@@ -19,7 +19,7 @@ type TableOptions struct {
 
 // Table renders a table with a header and one line for each release.
 func Table(releases []explain.Release, now time.Time, o TableOptions) string {
-	header := []string{"NAME", "KIND", "TARGET", "STRATEGY", "PHASE", "WEIGHT", "CHECKS", "WAITS FOR", "SINCE"}
+	header := []string{"NAME", "KIND", "TARGET", "STRATEGY", "PHASE", "WEIGHT", "FAILED", "WAITS FOR", "SINCE"}
 	if o.Namespaces {
 		header = append([]string{"NAMESPACE"}, header...)
 	}
@@ -110,12 +110,18 @@ func WaitsFor(r *explain.Release, now time.Time) string {
 		return "nothing"
 	case gate.Opener == "time" && gate.Until.After(now):
 		return gate.Name + " " + explain.FormatDuration(gate.Until.Sub(now))
+	case gate.Opener == "cluster" && len(r.PodProblems) > 0:
+		reason, _, _ := strings.Cut(r.PodProblems[0].Reason, ",")
+		return gate.Name + " (" + reason + ")"
 	default:
 		return gate.Name
 	}
 }
 
 func waitMessage(r *explain.Release) string {
+	if len(r.PodProblems) > 0 {
+		return r.PodProblems[0].Summary()
+	}
 	if gate := r.UserGate(); gate != nil {
 		return gate.Message
 	}
