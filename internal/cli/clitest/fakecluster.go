@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -238,6 +240,25 @@ func (w *FakeCluster) CompleteAnalysisRun(name string, phase argov1.AnalysisPhas
 		result := &run.Status.MetricResults[0]
 		result.Phase, result.Failed, result.Count = phase, 3, 4
 		result.Message = "Metric \"success-rate\" assessed Failed due to failed (3) > failureLimit (2)"
+	})
+}
+
+// FailMeasurements gives an AnalysisRun of namespace shop arguments, and two measurements of its first metric that failed with an
+// error, the last one now.
+func (w *FakeCluster) FailMeasurements(name, message string) {
+	w.t.Helper()
+	run := &argov1.AnalysisRun{}
+	run.Namespace, run.Name = "shop", name
+	w.Change(run, func() {
+		run.Spec.Args = []argov1.Argument{{Name: "min", Value: new("0.95")}, {Name: "address", Value: new("http://prometheus:9090")}}
+		metric := &run.Spec.Metrics[0]
+		metric.SuccessCondition, metric.Provider.Prometheus.Address = "result[0] >= {{args.min}}", "{{args.address}}"
+		at := metav1.NewTime(time.Now())
+		result := &run.Status.MetricResults[0]
+		result.Successful, result.Failed, result.Count, result.Error = 0, 0, 0, 2
+		result.Measurements = []argov1.Measurement{
+			{Phase: argov1.AnalysisPhaseError, Message: message, FinishedAt: &at}, {Phase: argov1.AnalysisPhaseError, Message: message, FinishedAt: &at},
+		}
 	})
 }
 

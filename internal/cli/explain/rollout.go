@@ -63,8 +63,39 @@ func (observed *Rollout) Describe(now time.Time) Release {
 			gate.Value, gate.Limit, gate.Query = "", "", ""
 		}
 		r.Gates = append(append(r.Gates, newGate(gate, &r, observed.OtherController)), metrics...)
+		if gate.Verdict != release.Pass {
+			delaySteps(&r, observed.earliestEnd(gate.Run, now))
+		}
 	}
 	return r
+}
+
+// delaySteps moves all remaining steps behind the earliest end of an analysis, of which the state machine knows only whether it
+// has ended.
+func delaySteps(r *Release, end time.Time) {
+	if len(r.Steps) == 0 || !end.After(r.Steps[0].At) {
+		return
+	}
+	delay := end.Sub(r.Steps[0].At)
+	for i := range r.Steps {
+		r.Steps[i].At = toUTC(r.Steps[i].At.Add(delay))
+	}
+}
+
+// earliestEnd returns the earliest end of an AnalysisRun; now if it is unknown.
+func (observed *Rollout) earliestEnd(name string, now time.Time) time.Time {
+	run := observed.run(name)
+	if run == nil || run.Status.Phase.Completed() {
+		return now
+	}
+	end, started := now, time.Time{}
+	if run.Status.StartedAt != nil {
+		started = run.Status.StartedAt.Time
+	}
+	for _, metric := range run.Spec.Metrics {
+		end = release.LaterOf(end, analysis.EarliestEnd(resolveMetric(metric, run.Spec.Args), metricResult(run, metric.Name), started, now))
+	}
+	return end
 }
 
 func (observed *Rollout) view(s rollout.Snapshot) release.View {
@@ -102,17 +133,35 @@ func (observed *Rollout) providerName() string {
 
 // metricGates returns one gate for each metric of the AnalysisRun that a gate evaluates, with its last value and its limit.
 func (observed *Rollout) metricGates(gate release.GateView) []Gate {
-	i := slices.IndexFunc(observed.Runs, func(run argov1.AnalysisRun) bool { return run.Name == gate.Run })
+	run := observed.run(gate.Run)
+	if run == nil {
+		return nil
+	}
+	out := make([]Gate, 0, len(run.Spec.Metrics))
+	for _, metric := range run.Spec.Metrics {
+		metric = resolveMetric(metric, run.Spec.Args)
+		out = append(out, newMetricGate(&metric, metricResult(run, metric.Name), gate.Verdict))
+	}
+	return out
+}
+
+// run returns an AnalysisRun of the Rollout; nil: there is none.
+func (observed *Rollout) run(name string) *argov1.AnalysisRun {
+	i := slices.IndexFunc(observed.Runs, func(run argov1.AnalysisRun) bool { return run.Name == name })
 	if i < 0 {
 		return nil
 	}
-	run := &observed.Runs[i]
-	out := make([]Gate, 0, len(run.Spec.Metrics))
-	for i := range run.Spec.Metrics {
-		metric := &run.Spec.Metrics[i]
-		out = append(out, newMetricGate(metric, metricResult(run, metric.Name), gate.Verdict))
+	return &observed.Runs[i]
+}
+
+// resolveMetric replaces the references to arguments of a run by their values; those to Secrets by a placeholder. A metric with an
+// invalid reference is unchanged.
+func resolveMetric(metric argov1.Metric, args []argov1.Argument) argov1.Metric {
+	resolved, err := analysis.ResolveMetric(metric, args, nil)
+	if err != nil {
+		return metric
 	}
-	return out
+	return resolved
 }
 
 func metricResult(run *argov1.AnalysisRun, name string) argov1.MetricResult {
@@ -139,6 +188,9 @@ func newMetricGate(metric *argov1.Metric, result argov1.MetricResult, runVerdict
 		g.LastVerdict = string(measurementVerdict(last.Phase))
 		if last.FinishedAt != nil {
 			g.Since = toUTC(last.FinishedAt.Time)
+		}
+		if last.Message != "" && last.Phase != argov1.AnalysisPhaseSuccessful {
+			g.Message += "; the last one: " + strings.TrimSuffix(joinLines(last.Message), ".")
 		}
 	}
 	switch result.Phase {
