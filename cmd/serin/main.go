@@ -5,11 +5,9 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -26,30 +24,20 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	root := command()
-	err := root.ExecuteContext(ctx)
-	if err != nil {
-		_, _ = fmt.Fprintln(os.Stderr, "serin: "+err.Error())
-	}
-	os.Exit(cli.ExitCode(err))
+	root := command(os.Args[0])
+	os.Exit(cli.Run(ctx, root, arguments(root, os.Args), os.Stderr))
 }
 
-func command() *cobra.Command {
-	root := &cobra.Command{
-		Use: "serin", Short: "Progressive delivery for Kubernetes",
-		Long:         "Serin shifts traffic to a new version of a workload step by step, measures the effect, and rolls back automatically.",
-		SilenceUsage: true, SilenceErrors: true,
-	}
+func command(program string) *cobra.Command {
+	root := cli.NewRoot(program)
 	root.AddCommand(controllerCommand(), loadtesterCommand())
-	root.AddCommand(cli.Commands()...)
-	root.SetArgs(arguments(root, os.Args))
 	return root
 }
 
 // arguments accepts the flags of the controller and the load tester with one dash, as Flagger does. A process that is called by the
 // name of a built-in program is that program.
 func arguments(root *cobra.Command, argv []string) []string {
-	args := argv[1:]
+	args := cli.Arguments(argv)
 	if name := filepath.Base(argv[0]); load.HasProgram(name) {
 		return append([]string{"loadtester", "run", name}, args...)
 	}
@@ -69,7 +57,7 @@ func controllerCommand() *cobra.Command {
 		Use: "controller", Short: "Run the controller", Args: cobra.NoArgs,
 		Long: "Runs the controller. Flags have the names and defaults of Flagger's, with one dash or two.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			version, revision := buildInfo()
+			version, revision := cli.BuildInfo()
 			if flags.Version {
 				operator.WriteVersion(cmd.OutOrStdout(), version, revision)
 				return nil
@@ -108,19 +96,4 @@ func loadtesterCommand() *cobra.Command {
 		},
 	})
 	return c
-}
-
-// buildInfo returns the version and the revision that the Go toolchain recorded in the binary.
-func buildInfo() (version, revision string) {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown", "unknown"
-	}
-	revision = "unknown"
-	for _, setting := range info.Settings {
-		if setting.Key == "vcs.revision" {
-			revision = setting.Value
-		}
-	}
-	return info.Main.Version, revision
 }

@@ -1,5 +1,5 @@
-// Package cli contains the commands of users: get, watch, why, history, migrate, promote, abort, retry, pause, resume, restart, set
-// image, undo, crds, version.
+// Package cli contains the commands of users: get, watch, wait, why, history, migrate, promote, abort, retry, pause, resume,
+// restart, set image, undo, crds, version.
 //
 // They act with the permissions of the user. The commands that control a release only change a field or an annotation of a
 // Canary, of a Rollout or of its workload, and the controller does the rest; all others change nothing. The package must not know
@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -27,14 +26,9 @@ import (
 	"github.com/serin-dev/serin/internal/cli/view"
 )
 
-// Commands returns all commands of this package, to be added to a root command. Their errors contain their exit codes; see
-// ExitCode.
-func Commands() []*cobra.Command {
-	return newCommands(connect)
-}
-
 func newCommands(connect connector) []*cobra.Command {
 	all := []*cobra.Command{newGetCommand(connect), newWhyCommand(connect), newWatchCommand(connect), newHistoryCommand(connect), newMigrateCommand(connect), newCRDsCommand(), newVersionCommand()}
+	all = append(all, newWaitCommand(connect), newOptionsCommand())
 	for _, o := range releaseCommands {
 		all = append(all, newReleaseCommand(connect, o))
 	}
@@ -79,14 +73,16 @@ type commonFlags struct {
 }
 
 func (c *commonFlags) register(cmd *cobra.Command, selectsMany bool) {
-	c.connection.register(cmd.Flags())
+	c.connection.addTo(cmd)
+	cmd.ValidArgsFunction = c.completeNames(selectsMany)
+	completeFlag(cmd, "namespace", c.completeNamespaces)
+	completeFlag(cmd, "context", c.completeContexts)
 	cmd.Flags().StringVar(&c.controllerFlags, "controller-flags", "",
 		"flags of the controller, such as '-mesh-provider=istio'; only required if its Deployment cannot be read")
 	if selectsMany {
 		cmd.Flags().BoolVarP(&c.allNamespaces, "all-namespaces", "A", false, "releases in all namespaces")
 		cmd.Flags().StringVarP(&c.selector, "selector", "l", "", "label selector for releases, such as team=shop")
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return withExitCode(ExitUsage, err) })
 }
 
 // openSession connects to the cluster, and returns the session with the selection of releases.
@@ -131,7 +127,7 @@ func (c *commonFlags) openSession(kinds []explain.Kind, args []string) (*cluster
 // kindWords contains the words for each kind in arguments. Without names after it, only a plural is a kind, because a Canary may
 // be named canary.
 var kindWords = map[explain.Kind]struct{ singular, plural []string }{
-	explain.KindCanary:  {[]string{"canary", "canary.flagger.app"}, []string{"canaries", "canaries.flagger.app"}},
+	explain.KindCanary:  {[]string{"canary", "cn", "canary.flagger.app"}, []string{"canaries", "canaries.flagger.app"}},
 	explain.KindRollout: {[]string{"rollout", "ro", "rollout.argoproj.io"}, []string{"rollouts", "rollouts.argoproj.io"}},
 }
 
@@ -177,7 +173,7 @@ func parseName(arg string) (cluster.Name, error) {
 func asUsageErrors(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
-			return withExitCode(ExitUsage, fmt.Errorf("%w: see %s --help", err, cmd.CommandPath()))
+			return withExitCode(ExitUsage, fmt.Errorf("got %d arguments: use %s: see %s --help", len(args), cmd.UseLine(), cmd.CommandPath()))
 		}
 		return nil
 	}
@@ -233,16 +229,7 @@ func newVersionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print version and build information", Args: asUsageErrors(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			version, revision, toolchain := "unknown", "unknown", "unknown"
-			if info, ok := debug.ReadBuildInfo(); ok {
-				version, toolchain = info.Main.Version, info.GoVersion
-				for _, setting := range info.Settings {
-					if setting.Key == "vcs.revision" {
-						revision = setting.Value
-					}
-				}
-			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "Serin version %s revision %s built with %s\n", version, revision, toolchain)
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), versionText())
 			return err
 		},
 	}

@@ -13,7 +13,6 @@ import (
 
 	tea "github.com/charmbracelet/bubbletea"
 	"github.com/cockroachdb/datadriven"
-	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -90,6 +89,17 @@ func newCluster(t *testing.T, d *datadriven.TestData) *clitest.FakeCluster {
 			setCart(t, d, w, arg.Vals[0])
 		case "web":
 			setWeb(t, d, w, arg.Vals[0])
+		case "namespaces":
+			for _, name := range arg.Vals {
+				if err := w.Admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		case "elsewhere": // a Canary of another namespace
+			c := &flaggerv1.Canary{ObjectMeta: metav1.ObjectMeta{Name: arg.Vals[0], Namespace: "kitchen"}}
+			if err := w.Admin.Create(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	time.Sleep(10 * time.Second) // in the synctest bubble
@@ -257,8 +267,7 @@ func runCommand(t *testing.T, w *clitest.FakeCluster, args []string, d *datadriv
 	if d.HasArg("unreachable") {
 		w.FailRequests(errors.New("dial tcp 127.0.0.1:6443: connect: connection refused"))
 	}
-	root := &cobra.Command{Use: "serin", SilenceErrors: true, SilenceUsage: true}
-	root.AddCommand(newCommands(connect)...)
+	root := newRoot("serin", connect)
 	var out, notes bytes.Buffer
 	root.SetOut(&out)
 	root.SetErr(&notes)
@@ -303,9 +312,15 @@ func runCommand(t *testing.T, w *clitest.FakeCluster, args []string, d *datadriv
 			cancel()
 		}
 	}()
+	for i, arg := range args {
+		args[i] = strings.Trim(arg, `"'`) // "" is an empty argument
+	}
 	code := Run(ctx, root, args, &notes)
 	synctest.Wait()
 	text := out.String()
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
 	for line := range strings.SplitSeq(strings.TrimSuffix(notes.String(), "\n"), "\n") {
 		if line != "" {
 			text += "! " + line + "\n"
@@ -315,9 +330,14 @@ func runCommand(t *testing.T, w *clitest.FakeCluster, args []string, d *datadriv
 }
 
 func TestExitCodesOfTheCommandLine(t *testing.T) {
-	root := &cobra.Command{Use: "serin", SilenceErrors: true, SilenceUsage: true}
-	root.AddCommand(Commands()...)
-	for _, line := range []string{"nonsense", "why", "why a b", "get --nonsense", "get -o xml", "watch --until never", "watch --timeout 1m", "get fleet/x", "get /x", "get rollouts canary/x", "promote rollout/x --all", "abort", "abort a b", "promote a --timeout 1m", "retry a --wait --timeout -1m", "pause a --wait", "restart", "undo a b", "undo a --to-revision -1", "set", "set image a", "set image a b", "set image a b=", "set image a b=c b=d", "set color a", "get a -A", "version x", "crds --group apps"} {
+	root := NewRoot("serin")
+	for _, line := range []string{
+		"nonsense", "why", "why a b", "get --nonsense", "get -o xml", "watch --until never", "watch --timeout 1m", "watch --until weight=0", "watch --until weight=101",
+		"watch --until step=x", "wait", "wait cart", "wait --for=done", "wait cart --for=never", "get -w -o json", "get -o jsonpath={", "why canary cart web",
+		"why -o wide cart", "options x", "get fleet/x", "get /x", "get rollouts canary/x", "promote rollout/x --all", "abort", "abort a b", "promote a --timeout 1m",
+		"retry a --wait --timeout -1m", "pause a --wait", "restart", "undo a b", "undo a --to-revision -1", "set", "set image a", "set image a b", "set image a b=",
+		"set image a b=c b=d", "set color a", "get a -A", "version x", "crds --group apps",
+	} {
 		var out bytes.Buffer
 		root.SetOut(&out)
 		root.SetErr(&out)
@@ -379,7 +399,7 @@ func TestLiveViewHandlesKeysSizesAndStates(t *testing.T) {
 		other := *first
 		other.Object = other.Object.DeepCopy()
 		other.Object.Name, other.Snapshot.Plan.Name = "web", "web"
-		m := &model{releaseWatch: &releaseWatch{session: w.Session, goal: untilDone, timeout: time.Minute, startedAt: time.Now()}}
+		m := &model{releaseWatch: &releaseWatch{session: w.Session, goal: goal{kind: goalDone}, timeout: time.Minute, startedAt: time.Now()}}
 		quits := func(msg tea.Msg) bool {
 			_, next := m.Update(msg)
 			if next == nil {
@@ -417,6 +437,63 @@ func TestLiveViewHandlesKeysSizesAndStates(t *testing.T) {
 			t.Error("Ctrl-C does not quit")
 		}
 	})
+}
+
+// TestThePluginOfKubectlNamesItself calls the program as kubectl does, for a command and for completions of it.
+func TestThePluginOfKubectlNamesItself(t *testing.T) {
+	var out bytes.Buffer
+	root := NewRoot("/usr/local/bin/kubectl-serin")
+	root.SetOut(&out)
+	if code := Run(t.Context(), root, Arguments([]string{"/usr/local/bin/kubectl-serin", "why", "--help"}), &out); code != ExitDone {
+		t.Fatalf("exit code %d: %s", code, out.String())
+	}
+	for _, want := range []string{"  kubectl serin why [KIND] NAME [flags]\n", "  kubectl serin why cart -n shop\n", "\"kubectl serin options\""} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the help does not contain %q:\n%s", want, out.String())
+		}
+	}
+	out.Reset()
+	root = NewRoot("kubectl_complete-serin")
+	root.SetOut(&out)
+	if code := Run(t.Context(), root, Arguments([]string{"kubectl_complete-serin", "wat"}), &bytes.Buffer{}); code != ExitDone || !strings.HasPrefix(out.String(), "watch\t") {
+		t.Errorf("completion of wat: exit code %d: %s", code, out.String())
+	}
+}
+
+func TestHelpShowsTheConnectionFlagsSeparately(t *testing.T) {
+	help := func(args ...string) string {
+		var out bytes.Buffer
+		root := NewRoot("serin")
+		root.SetOut(&out)
+		if code := Run(t.Context(), root, args, &out); code != ExitDone {
+			t.Fatalf("%v: exit code %d: %s", args, code, out.String())
+		}
+		return out.String()
+	}
+	if text := help("get", "--help"); strings.Contains(text, "--as-user-extra") || !strings.Contains(text, "--namespace") || !strings.Contains(text, "serin options") {
+		t.Errorf("help of get:\n%s", text)
+	}
+	if text := help("options"); !strings.Contains(text, "--as-user-extra") || !strings.Contains(text, "--namespace") {
+		t.Errorf("options:\n%s", text)
+	}
+	if version, flag := help("version"), help("--version"); version != flag || !strings.HasPrefix(version, "Serin version ") {
+		t.Errorf("serin version prints %q, serin --version %q", version, flag)
+	}
+}
+
+func TestUnknownFlagsSuggestASimilarOne(t *testing.T) {
+	for line, want := range map[string]string{
+		"get --selectr x":     "unknown flag --selectr: did you mean --selector?",
+		"get -contxt x":       "unknown flag -contxt: did you mean --context?",
+		"get --nonsense":      "unknown flag --nonsense: see serin get --help",
+		"get -x":              "unknown flag -x: see serin get --help",
+		"why cart --output=x": `--output "x" is invalid: use json, yaml, name, jsonpath=`,
+	} {
+		var out bytes.Buffer
+		if code := Run(t.Context(), NewRoot("serin"), strings.Fields(line), &out); code != ExitUsage || out.String() != "serin: "+want+"\n" {
+			t.Errorf("serin %s: exit code %d: %s", line, code, out.String())
+		}
+	}
 }
 
 func TestGatesNameExistingCommands(t *testing.T) {

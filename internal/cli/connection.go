@@ -2,6 +2,9 @@ package cli
 
 import (
 	"fmt"
+	"maps"
+	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -18,7 +21,7 @@ type connection struct {
 }
 
 func (c *connection) register(flags *pflag.FlagSet) {
-	c.overrides.ClusterDefaults = clientcmd.ClusterDefaults
+	c.overrides.ClusterDefaults.Server = os.Getenv("KUBERNETES_MASTER") // without the default of kubectl, localhost:8080
 	names := clientcmd.RecommendedConfigOverrideFlags("")
 	names.ClusterOverrideFlags.APIServer.ShortName = "s"
 	names.AuthOverrideFlags.Username, names.AuthOverrideFlags.Password = clientcmd.FlagInfo{}, clientcmd.FlagInfo{} // API servers do not support them
@@ -28,31 +31,43 @@ func (c *connection) register(flags *pflag.FlagSet) {
 		"User extras to impersonate for the operation, this flag can be repeated to specify multiple values for the same key.")
 }
 
+// rules returns the rules by which kubeconfig files are found.
+func (c *connection) rules() *clientcmd.ClientConfigLoadingRules {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = c.kubeconfig
+	return rules
+}
+
 // load reads the kubeconfig files, and returns the configuration of the client with the namespace of the context.
 func (c *connection) load() (config *rest.Config, namespace string, err error) {
 	if c.overrides.AuthInfo.ImpersonateUserExtra, err = parseUserExtras(c.userExtra); err != nil {
 		return nil, "", withExitCode(ExitUsage, err)
 	}
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = c.kubeconfig
-	rules.DefaultClientConfig = &clientcmd.DefaultClientConfig
+	rules := c.rules()
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &c.overrides)
 	if namespace, _, err = loader.Namespace(); err == nil {
 		config, err = loader.ClientConfig()
 	}
-	if err != nil {
-		return nil, "", withExitCode(configExitCode(err), fmt.Errorf("read the kubeconfig: %w", err))
+	switch {
+	case clientcmd.IsEmptyConfig(err):
+		return nil, "", withExitCode(ExitUnreachable, noClusterError(rules))
+	case err != nil:
+		return nil, "", withExitCode(ExitUsage, fmt.Errorf("read the kubeconfig: %w", err))
 	}
 	return config, namespace, nil
 }
 
-// configExitCode returns the exit code of an error in the configuration: without any configuration, the cluster is unreachable;
-// every other error is a usage error.
-func configExitCode(err error) int {
-	if clientcmd.IsEmptyConfig(err) {
-		return ExitUnreachable
+// noClusterError explains why no cluster is selected.
+func noClusterError(rules *clientcmd.ClientConfigLoadingRules) error {
+	files := strings.Join(rules.GetLoadingPrecedence(), " or ")
+	if rules.ExplicitPath != "" {
+		files = rules.ExplicitPath
 	}
-	return ExitUsage
+	if loaded, err := rules.Load(); err == nil && len(loaded.Contexts) > 0 {
+		return fmt.Errorf("the kubeconfig %s selects no cluster: use --context with one of %s, or set one with kubectl config use-context",
+			files, strings.Join(slices.Sorted(maps.Keys(loaded.Contexts)), ", "))
+	}
+	return fmt.Errorf("no kubeconfig: there is no usable file at %s: set KUBECONFIG or --kubeconfig", files)
 }
 
 // parseUserExtras parses KEY=VALUE pairs; a key may have several values.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 const (
@@ -58,9 +59,10 @@ func TestTheClusterIsSelectedAsByKubectl(t *testing.T) {
 		namespace   string
 		token       string
 	}{
-		"no file": {
+		"a server without a file": {
 			environment: func(string, string) string { return "" },
-			host:        "http://localhost:8080", namespace: "default",
+			args:        func(string, string) []string { return []string{"-s", "https://other.example"} },
+			host:        "https://other.example", namespace: "default",
 		},
 		"several files in KUBECONFIG": {
 			environment: func(shop, other string) string { return shop + string(filepath.ListSeparator) + other },
@@ -108,6 +110,27 @@ func TestTheClusterIsSelectedAsByKubectl(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestWithoutAClusterTheErrorNamesTheFiles(t *testing.T) {
+	shop, other := writeKubeconfigs(t)
+	missing := filepath.Join(filepath.Dir(shop), "missing")
+	home := filepath.Join(filepath.Dir(shop), ".kube", "config")
+	before := clientcmd.RecommendedHomeFile // read from the environment when the process starts
+	clientcmd.RecommendedHomeFile = home
+	t.Cleanup(func() { clientcmd.RecommendedHomeFile = before })
+	for environment, want := range map[string]string{
+		"":      "no kubeconfig: there is no usable file at " + home + ": set KUBECONFIG or --kubeconfig",
+		missing: "no kubeconfig: there is no usable file at " + missing + ": set KUBECONFIG or --kubeconfig",
+		other:   "the kubeconfig " + other + " selects no cluster: use --context with one of test, or set one with kubectl config use-context",
+	} {
+		t.Setenv("KUBECONFIG", environment)
+		var selected connection
+		selected.register(pflag.NewFlagSet("serin", pflag.ContinueOnError))
+		if _, _, err := selected.load(); err == nil || err.Error() != want || ExitCode(err) != ExitUnreachable {
+			t.Errorf("KUBECONFIG=%s: got %v with exit code %d, want %s", environment, err, ExitCode(err), want)
+		}
 	}
 }
 

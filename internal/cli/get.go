@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -15,7 +16,8 @@ import (
 
 func newGetCommand(connect connector) *cobra.Command {
 	c := commonFlags{connect: connect}
-	format := ""
+	format, watches := "", false
+	formats := []string{formatTable, formatWide, formatJSON, formatYAML, formatName, formatJSONPath}
 	cmd := &cobra.Command{
 		Use: "get [KIND] [NAME...]", Short: "List releases and what they wait for", Args: asUsageErrors(cobra.ArbitraryArgs),
 		Long: `Lists releases by Canaries and Rollouts: their progress, the number of failed checks and the limit, and the first gate that
@@ -23,15 +25,22 @@ each waits for. It reads the cluster with your permissions, and also works witho
 
 ` + exitCodesHelp + `
 get exits with 0 regardless of the state of the releases; 2, 5 and 6 as above.`,
-		Example: "  serin get -A\n  serin get rollouts\n  serin get rollout/cart -o yaml\n  serin get -l team=shop -o wide",
+		Example: "  serin get -A\n  serin get rollouts\n  serin get rollout/cart -o yaml\n  serin get -l team=shop -o wide\n  serin get -o jsonpath='{.releases[*].phase}'",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !slices.Contains([]string{formatTable, formatWide, formatJSON, formatYAML, formatName}, format) {
-				return withExitCode(ExitUsage, fmt.Errorf("--output %q is invalid: use wide, json, yaml or name", format))
+			output, err := parseOutput(format, formats)
+			if err != nil {
+				return err
+			}
+			if watches && format != formatTable {
+				return withExitCode(ExitUsage, errors.New("--watch and --output exclude each other: --watch is the same as serin watch"))
 			}
 			kinds, names := splitKind(args)
 			session, sel, err := c.openSession(kinds, names)
 			if err != nil {
 				return err
+			}
+			if watches {
+				return (&releaseWatch{session: session, sel: sel}).run(cmd, false)
 			}
 			observations, err := session.Observe(cmd.Context(), sel)
 			if err != nil {
@@ -39,8 +48,8 @@ get exits with 0 regardless of the state of the releases; 2, 5 and 6 as above.`,
 			}
 			list := newList(observations, session.Clock.Now())
 			out, notes := cmd.OutOrStdout(), cmd.ErrOrStderr()
-			if format == formatJSON || format == formatYAML {
-				return printDocument(out, format, list)
+			if output.isDocument() {
+				return output.printDocument(out, list)
 			}
 			if note := list.Controller.Note(); note != "" && len(list.Releases) > 0 {
 				_, _ = fmt.Fprintln(notes, note)
@@ -55,7 +64,8 @@ get exits with 0 regardless of the state of the releases; 2, 5 and 6 as above.`,
 		},
 	}
 	c.register(cmd, true)
-	cmd.Flags().StringVarP(&format, "output", "o", "", "wide, json, yaml or name")
+	registerOutput(cmd, &format, formats)
+	cmd.Flags().BoolVarP(&watches, "watch", "w", false, "follow the releases live, as serin watch does")
 	return cmd
 }
 

@@ -50,6 +50,7 @@ running Flagger or Argo Rollouts is reported, and is no finding: you stop it whe
 		},
 	}
 	c.register(cmd, true)
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	cmd.Flags().BoolVar(&check, "check", false, "report only, change nothing")
 	cmd.Flags().StringVarP(&format, "output", "o", "", "json or yaml; default: text")
 	return cmd

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,21 +19,9 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// goal is the state that a watch waits for.
-type goal string
-
-// The goals. Without one, a watch continues until the user quits.
-const (
-	untilQuit     goal = ""
-	untilPromoted goal = "promoted"
-	untilFailed   goal = "failed"
-	untilIdle     goal = "rest"
-	untilDone     goal = "done"
-)
-
 func newWatchCommand(connect connector) *cobra.Command {
 	c := commonFlags{connect: connect}
-	until, timeout, plain := "", time.Duration(0), false
+	options, plain := goalOptions{flag: "--until"}, false
 	cmd := &cobra.Command{
 		Use: "watch [KIND] [NAME...]", Short: "Follow releases live", Args: asUsageErrors(cobra.ArbitraryArgs),
 		Long: `Shows releases live: phase, weights, the observation window with the time to the next step, checks with value, limit and
@@ -42,23 +29,15 @@ verdict, every gate, and events. On a terminal it opens a full-screen view; othe
 for each change. It watches the cluster, and reconnects when the cluster becomes unreachable.
 
 With --until it exits as soon as:
-  promoted  all releases are idle and promoted: 0; one failed: 1
-  failed    all releases are idle and failed: 0
-  rest      all releases are idle, regardless of the result: 0
-  done      all releases are idle: 0 if all were promoted, 1 if one failed
+` + goalsHelp + `
 After --timeout, or when you quit before that: 3 if a release waits for user action, else 4.
 
 ` + exitCodesHelp,
 		Example: "  serin watch\n  serin watch cart\n  serin watch cart --until done --timeout 30m --plain",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			w := &releaseWatch{goal: goal(until), timeout: timeout}
-			switch {
-			case !slices.Contains([]goal{untilQuit, untilPromoted, untilFailed, untilIdle, untilDone}, w.goal):
-				return withExitCode(ExitUsage, fmt.Errorf("--until %q is invalid: use promoted, failed, rest or done", until))
-			case timeout < 0:
-				return withExitCode(ExitUsage, fmt.Errorf("--timeout %s is negative: use a duration such as 30m", timeout))
-			case timeout > 0 && w.goal == untilQuit:
-				return withExitCode(ExitUsage, errors.New("--timeout requires --until"))
+			w := &releaseWatch{}
+			if err := options.set(w); err != nil {
+				return err
 			}
 			kinds, names := splitKind(args)
 			session, sel, err := c.openSession(kinds, names)
@@ -66,18 +45,22 @@ After --timeout, or when you quit before that: 3 if a release waits for user act
 				return err
 			}
 			w.session, w.sel = session, sel
-			in, out := cmd.InOrStdin(), cmd.OutOrStdout()
-			if _, isTerminalOut := terminalWidth(out); isTerminalOut && !plain && os.Getenv("TERM") != "dumb" && isTerminal(in) {
-				return w.runLive(cmd.Context(), in, out)
-			}
-			return w.runPlain(cmd.Context(), out)
+			return w.run(cmd, plain)
 		},
 	}
 	c.register(cmd, true)
-	cmd.Flags().StringVar(&until, "until", "", "exit when the releases are promoted, failed, idle (rest), or done")
-	cmd.Flags().DurationVar(&timeout, "timeout", 0, "maximum duration of --until, such as 30m; 0: unlimited")
+	options.register(cmd)
 	cmd.Flags().BoolVar(&plain, "plain", false, "print lines, even on a terminal")
 	return cmd
+}
+
+// run opens the full-screen view on a terminal, and prints lines otherwise.
+func (w *releaseWatch) run(cmd *cobra.Command, plain bool) error {
+	in, out := cmd.InOrStdin(), cmd.OutOrStdout()
+	if _, isTerminalOut := terminalWidth(out); isTerminalOut && !plain && os.Getenv("TERM") != "dumb" && isTerminal(in) {
+		return w.runLive(cmd.Context(), in, out)
+	}
+	return w.runPlain(cmd.Context(), out)
 }
 
 func isTerminal(in io.Reader) bool {
@@ -89,8 +72,10 @@ func isTerminal(in io.Reader) bool {
 type releaseWatch struct {
 	session *cluster.Session
 	sel     cluster.Selection
-	goal    goal
-	timeout time.Duration
+	// goal ends the watch; the zero value: only the user does. goalText is the flag with the goal, for messages.
+	goal     goal
+	goalText string
+	timeout  time.Duration
 
 	state     cluster.State
 	hasState  bool
@@ -155,47 +140,27 @@ func (w *releaseWatch) notes() []string {
 
 // checkEnd reports whether the watch is over, and returns its error.
 func (w *releaseWatch) checkEnd(releases []explain.Release, now time.Time) (bool, error) {
-	if !w.hasState || w.goal == untilQuit {
+	if !w.hasState || w.goal == (goal{}) {
 		return false, nil
 	}
 	if len(releases) < max(len(w.sel.Names), 1) {
 		return true, withExitCode(ExitNotFound, errors.New("a release that was waited for was deleted"))
 	}
-	if reached, err := checkGoal(w.goal, releases); reached {
+	if reached, err := w.goal.check(releases); reached {
 		return true, err
 	}
 	if w.timeout > 0 && now.Sub(w.startedAt) >= w.timeout {
-		return true, w.unfinishedError(releases, fmt.Sprintf("--until %s was not reached after %s", w.goal, w.timeout))
+		return true, w.unfinishedError(releases, fmt.Sprintf("%s was not reached after %s", w.goalText, w.timeout))
 	}
 	return false, nil
 }
 
-// checkGoal reports whether the releases have reached the goal. It returns an error if they reached it with a failed release.
-func checkGoal(wanted goal, releases []explain.Release) (bool, error) {
-	var failed *explain.Release
-	for i := range releases {
-		r := &releases[i]
-		if r.State != release.Idle {
-			return false, nil
-		}
-		if r.Result == release.RolledBack {
-			failed = cmp.Or(failed, r)
-		} else if wanted == untilFailed {
-			return false, nil
-		}
-	}
-	if failed != nil && (wanted == untilPromoted || wanted == untilDone) {
-		return true, withExitCode(ExitFailed, fmt.Errorf("the release of %s failed", failed.FullName()))
-	}
-	return true, nil
-}
-
 // interruptedError returns the error of a watch that the user quits.
 func (w *releaseWatch) interruptedError() error {
-	if w.goal == untilQuit {
+	if w.goal == (goal{}) {
 		return nil
 	}
-	return w.unfinishedError(w.describeReleases(w.session.Clock.Now()), fmt.Sprintf("--until %s was not reached before the end of the watch", w.goal))
+	return w.unfinishedError(w.describeReleases(w.session.Clock.Now()), w.goalText+" was not reached before the end of the watch")
 }
 
 // unfinishedError returns the error of a watch that ends before it reaches its goal.

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -15,8 +14,9 @@ import (
 func newWhyCommand(connect connector) *cobra.Command {
 	c := commonFlags{connect: connect}
 	format := ""
+	formats := []string{formatTable, formatJSON, formatYAML, formatName, formatJSONPath}
 	cmd := &cobra.Command{
-		Use: "why NAME", Short: "Explain why a release is waiting", Args: asUsageErrors(cobra.ExactArgs(1)),
+		Use: "why [KIND] NAME", Short: "Explain why a release is waiting", Args: asUsageErrors(cobra.RangeArgs(1, 2)),
 		Long: `Explains the progress of a release, what it waits for with value, limit and query, since when, who can open that and how,
 and the next step. It reads the cluster with your permissions, calls no webhook and queries no metrics provider, and also
 works without a running controller.
@@ -26,10 +26,15 @@ For why, 0 means that the release is in progress, or idle after a success; 1 tha
 back; 3 that user action is required.`,
 		Example: "  serin why cart -n shop\n  serin why rollout/cart -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !slices.Contains([]string{formatTable, formatJSON, formatYAML}, format) {
-				return withExitCode(ExitUsage, fmt.Errorf("--output %q is invalid: use json or yaml", format))
+			output, err := parseOutput(format, formats)
+			if err != nil {
+				return err
 			}
-			session, sel, err := c.openSession(nil, args)
+			kinds, names := splitKind(args)
+			if len(names) != 1 {
+				return withExitCode(ExitUsage, fmt.Errorf("got %d names: why explains one release: see %s --help", len(names), cmd.CommandPath()))
+			}
+			session, sel, err := c.openSession(kinds, names)
 			if err != nil {
 				return err
 			}
@@ -43,23 +48,27 @@ back; 3 that user action is required.`,
 			if note := observations.Controller.Note(); note != "" {
 				explanation.Sentences = append([]string{note}, explanation.Sentences...)
 			}
-			if err := printExplanation(cmd.OutOrStdout(), format, explanation); err != nil {
+			if err := printExplanation(cmd.OutOrStdout(), output, explanation); err != nil {
 				return err
 			}
 			return exitErrorOf(&r)
 		},
 	}
 	c.register(cmd, false)
-	cmd.Flags().StringVarP(&format, "output", "o", "", "json or yaml; default: text")
+	registerOutput(cmd, &format, formats)
 	return cmd
 }
 
 // unlimitedColumns is wider than any terminal, so that lines in a file or a pipe are not wrapped.
 const unlimitedColumns = 1 << 20
 
-func printExplanation(out io.Writer, format string, explanation Explanation) error {
-	if format != formatTable {
-		return printDocument(out, format, explanation)
+func printExplanation(out io.Writer, output output, explanation Explanation) error {
+	if output.isDocument() {
+		return output.printDocument(out, explanation)
+	}
+	if output.format == formatName {
+		_, err := fmt.Fprintln(out, explanation.Release.Kind.Resource()+"/"+explanation.Release.Name)
+		return err
 	}
 	columns := unlimitedColumns
 	if width, ok := terminalWidth(out); ok {

@@ -220,6 +220,7 @@ func (s *Session) getObject(ctx context.Context, namespace string, name Name) (c
 	}
 	var existing []client.Object
 	var failures []error
+	notFound := 0
 	for _, kind := range candidates {
 		var object client.Object = &flaggerv1.Canary{}
 		if kind == explain.KindRollout {
@@ -232,6 +233,9 @@ func (s *Session) getObject(ctx context.Context, namespace string, name Name) (c
 		case !isUnknownKind(err) && !isForbidden(err) && !apierrors.IsNotFound(err):
 			return nil, describeError("get "+string(kind)+" "+name.Name+inNamespace(namespace), err, kind)
 		default:
+			if apierrors.IsNotFound(err) {
+				notFound++
+			}
 			failures = append(failures, describeError("get "+string(kind)+" "+name.Name+inNamespace(namespace), err, kind))
 		}
 	}
@@ -240,10 +244,8 @@ func (s *Session) getObject(ctx context.Context, namespace string, name Name) (c
 		return nil, failure{ErrAmbiguous, nil, fmt.Sprintf("%s%s is a Canary and a Rollout: use canary/%s or rollout/%s", name.Name, inNamespace(namespace), name.Name, name.Name)}
 	case len(existing) == 1:
 		return existing[0], nil
-	case len(failures) == 1:
-		return nil, failures[0]
-	case !slices.ContainsFunc(failures, func(err error) bool { return !errors.Is(err, ErrNotFound) }):
-		return nil, failure{ErrNotFound, errors.Join(failures...), fmt.Sprintf("get %s%s: no Canary and no Rollout has that name: list all with: serin get -A", name.Name, inNamespace(namespace))}
+	case notFound > 0 && !slices.ContainsFunc(failures, func(err error) bool { return !errors.Is(err, ErrNotFound) }):
+		return nil, s.notFoundError(ctx, namespace, name, errors.Join(failures...))
 	default:
 		return nil, mostSevere(failures)
 	}

@@ -1,0 +1,26 @@
+package similar_test
+
+import (
+	"testing"
+
+	"github.com/serin-dev/serin/internal/cli/similar"
+)
+
+func TestTo(t *testing.T) {
+	existing := []string{"cart", "checkout", "payments-api", "web"}
+	for name, want := range map[string]string{
+		"cart":         "cart",
+		"carrt":        "cart",
+		"crat":         "cart",
+		"pay":          "payments-api", // an unfinished name
+		"paymnts-apii": "payments-api",
+		"basket":       "",
+		"wxy":          "",
+		"x":            "",
+		"":             "",
+	} {
+		if got := similar.To(name, existing); got != want {
+			t.Errorf("similar to %q is %q, want %q", name, got, want)
+		}
+	}
+}
