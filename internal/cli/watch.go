@@ -150,7 +150,7 @@ func (w *releaseWatch) checkEnd(releases []explain.Release, now time.Time) (bool
 		return true, err
 	}
 	if w.timeout > 0 && now.Sub(w.startedAt) >= w.timeout {
-		return true, w.unfinishedError(releases, fmt.Sprintf("%s was not reached after %s", w.goalText, w.timeout))
+		return true, w.unfinishedError(releases, fmt.Sprintf("timed out after %s: %s was not reached", explain.FormatDuration(w.timeout), w.goalText))
 	}
 	return false, nil
 }

@@ -269,7 +269,7 @@ func TestCommandsReportTheStateOfAReleaseAndItsExitCode(t *testing.T) {
 	})
 	p = sh.run(codeTimedOut, watch("--until", "done", "--timeout", "1s")...)
 	sh.checkOutput(p, "weight=30", "waits=window")
-	sh.checkOutput(sh.run(codeDone, of("why", "cart")...), "the canary receives 30% of the traffic", "It waits for window", "Time opens it")
+	sh.checkOutput(sh.run(codeDone, of("why", "cart")...), "the canary receives 30% of the traffic", "It waits for window", "Continues automatically")
 
 	// A release that fails.
 	watching = sh.start(watch("--until", "promoted")...)

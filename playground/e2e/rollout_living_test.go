@@ -195,7 +195,7 @@ func TestSerinDoesNotActWhileArgoRolloutsRuns(t *testing.T) {
 	}
 	sh, of := commandRunner{t, shared.Kubeconfig}, []string{"-n", s.namespace, "--controller-flags=-namespace=" + s.namespace + " -other-controller-namespaces=" + s.namespace}
 	why := sh.run(codeUserAction, append([]string{"why", "rollout/cart"}, of...)...)
-	sh.checkOutput(why, "It waits for peer: Argo Rollouts acts on this Rollout (Lease argo-rollouts-controller-lock of namespace rollout-peer is held by argo-rollouts-7_1), so Serin does not", "The user opens it")
+	sh.checkOutput(why, "It waits for peer: Argo Rollouts acts on this Rollout (Lease argo-rollouts-controller-lock of namespace rollout-peer is held by argo-rollouts-7_1), so Serin does not", "Action required")
 	table := sh.run(codeDone, append([]string{"get"}, of...)...)
 	sh.checkOutput(table, "peer (user)")
 	t.Logf("output for the user:\n%s\n%s", table.stdout, why.stdout)

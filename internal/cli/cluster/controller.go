@@ -262,8 +262,8 @@ func (c *controllers) summaryFor(kind explain.Kind, objects []client.Object, now
 		l := c.leases[lease]
 		return explain.Controller{State: explain.Running, Message: fmt.Sprintf("Lease %s.%s is held by %s", l.Name, l.Namespace, *l.Spec.HolderIdentity)}
 	case deployed != nil:
-		return explain.Controller{State: explain.Running, Message: fmt.Sprintf("Deployment %s.%s has %d ready pods", deployed.Name, deployed.Namespace, deployed.Ready)}
-	case isRecentWrite(writtenAt, now):
+		return explain.Controller{State: explain.Running, Message: fmt.Sprintf("Deployment %s.%s has ready pods (%d)", deployed.Name, deployed.Namespace, deployed.Ready)}
+	case isRecentWrite(writtenAt, now) && !c.hasEndedSince(manager, names, writtenAt):
 		return explain.Controller{State: explain.Active, Message: lastWrite}
 	case len(c.unread) > 0:
 		return explain.Controller{State: explain.Unknown, Message: "no permission to read " + strings.Join(c.unread, " and ") + inNamespace(c.flags.Namespace) + "; " + lastWrite}
@@ -271,6 +271,26 @@ func (c *controllers) summaryFor(kind explain.Kind, objects []client.Object, now
 		return explain.Controller{
 			State: explain.NotFound, Message: "no Lease " + strings.Join(names, " or ") + " is held, no Deployment with such an image has ready pods, and " + lastWrite,
 		}
+	}
+}
+
+// hasEndedSince reports whether the controller that wrote a status held its lease afterwards, and holds it no longer. One that
+// writes without a lease, beside an old lease, has not ended.
+func (c *controllers) hasEndedSince(manager string, leaseNames []string, writtenAt time.Time) bool {
+	return slices.ContainsFunc(c.leases, func(l coordinationv1.Lease) bool {
+		return slices.Contains(leaseNames, l.Name) && managerOf(l.Name) == manager && l.Spec.RenewTime != nil && l.Spec.RenewTime.After(writtenAt)
+	})
+}
+
+// managerOf returns the field manager of the controllers that hold a lease.
+func managerOf(leaseName string) string {
+	switch {
+	case leaseName == othercontroller.FlaggerLeaseName:
+		return "flagger"
+	case strings.HasPrefix(leaseName, othercontroller.ArgoLeaseName("")):
+		return "rollouts-controller"
+	default:
+		return "serin"
 	}
 }
 

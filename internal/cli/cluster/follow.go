@@ -226,7 +226,7 @@ func (f *follower) interruptionSentences() []string {
 	for _, name := range slices.Sorted(maps.Keys(f.interrupted)) {
 		switch err := f.interrupted[name]; {
 		case err == nil:
-			out = append(out, noPermission("watch "+name)+" Changes are shown late.")
+			out = append(out, noPermission("watch "+name)+" Updates may be delayed.")
 		case !slices.ContainsFunc(out, func(text string) bool { return strings.HasPrefix(text, unreachablePrefix) }):
 			out = append(out, fmt.Sprintf("%s since %s: %v", unreachablePrefix, f.interruptedSince.UTC().Format(time.TimeOnly)+"Z", outbound.RedactError(err)))
 		}

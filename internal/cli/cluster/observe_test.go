@@ -113,6 +113,12 @@ apiVersion: coordination.k8s.io/v1
 kind: Lease
 metadata: {name: flagger-leader-election, namespace: flagger-system}
 spec: {holderIdentity: flagger-1, leaseDurationSeconds: 15, renewTime: "2000-01-01T00:00:05.000000Z"}`
+	const released = `
+---
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {name: serin, namespace: serin-system}
+spec: {holderIdentity: "", leaseDurationSeconds: 1, renewTime: "2000-01-01T00:00:05.000000Z"}`
 	loadtester := strings.Replace(clitest.SerinDeployment, "[controller,", "[loadtester,", 1)
 	for _, tc := range []struct {
 		name, manifests string
@@ -127,6 +133,9 @@ spec: {holderIdentity: flagger-1, leaseDurationSeconds: 15, renewTime: "2000-01-
 		{name: "a held lease", manifests: lease, want: explain.Running},
 		{name: "an expired lease", manifests: strings.Replace(lease, "2000-", "1999-", 1), want: explain.NotFound},
 		{name: "a recent status write", writtenAt: time.Date(2000, 1, 1, 0, 0, 1, 0, time.UTC), want: explain.Active},
+		{name: "a recent status write before the lease was released", manifests: released, writtenAt: time.Date(2000, 1, 1, 0, 0, 1, 0, time.UTC), want: explain.NotFound},
+		{name: "a recent status write after the lease was released", manifests: released, writtenAt: time.Date(2000, 1, 1, 0, 0, 7, 0, time.UTC), want: explain.Active},
+		{name: "a recent status write beside a lease of Flagger", manifests: strings.Replace(released, "name: serin", "name: flagger-leader-election", 1), writtenAt: time.Date(2000, 1, 1, 0, 0, 1, 0, time.UTC), want: explain.Active},
 		{name: "an old status write", writtenAt: time.Date(1999, 1, 1, 0, 0, 1, 0, time.UTC), want: explain.NotFound},
 		{name: "no permission to read Leases", forbidden: []string{"Lease"}, want: explain.Unknown},
 		{name: "no sign", want: explain.NotFound},
@@ -165,6 +174,7 @@ func TestTheFlagsOfTheControllerSetTheWindow(t *testing.T) {
 			{"flags of the Deployment", short + clitest.SerinDeployment, nil, 2 * time.Second},
 			{"flags that the user specified", short, []string{"-min-analysis-interval=3s"}, 3 * time.Second},
 			{"minimum in the status", strings.Replace(short, "gates:", "gates:\n    - {name: window, verdict: pass, message: observed for 2s}", 1), nil, 2 * time.Second},
+			{"gate in the status", strings.Replace(short, "gates:", "gates:\n    - {name: window, verdict: wait, opener: time, until: \"2000-01-01T00:00:02.000000Z\"}", 1), nil, 2 * time.Second},
 			{"default", short, nil, 10 * time.Second},
 		} {
 			w := clitest.NewFakeCluster(t, tc.manifests)

@@ -15,7 +15,7 @@ import (
 func TestEveryGateIsExplained(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	words := map[release.Opener]string{
-		release.ByTime: "Time opens it", release.ByCluster: "The cluster opens it", release.ByAnswer: "answer", release.ByUser: "The user opens it",
+		release.ByTime: "Continues automatically", release.ByCluster: "Waiting on Kubernetes", release.ByAnswer: "Waiting for a reply", release.ByUser: "Action required",
 	}
 	for kind, gates := range map[Kind]release.GateKinds{KindCanary: canary.GateKinds(), KindRollout: rollout.GateKinds()} {
 		r := Release{Kind: kind, Name: "cart", Namespace: "shop"}

@@ -388,7 +388,7 @@ const (
 func (c Controller) Note() string {
 	switch c.State {
 	case NotFound:
-		return "No running controller was found (" + c.Message + "). This is what a controller would do."
+		return "No running controller was found (" + c.Message + "). The following is computed from the current state of the cluster."
 	case Unknown:
 		return "It is unknown whether a controller is running (" + c.Message + ")."
 	default:

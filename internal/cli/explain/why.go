@@ -38,7 +38,7 @@ const (
 
 // idleSentences describes a release that is not in progress, and the result of the last one.
 func idleSentences(r Release, now time.Time) []string {
-	out := []string{fmt.Sprintf("%s is idle (%s%s): there is nothing to release.", r.FullName(), cmp.Or(r.Phase, "new"), sinceText(r.Since, now))}
+	out := []string{fmt.Sprintf("%s is idle (%s%s): no release is in progress.", r.FullName(), cmp.Or(r.Phase, "new"), sinceText(r.Since, now))}
 	if r.Kind == KindRollout {
 		out = append(out, idleRolloutSentences(r)...)
 	} else {
@@ -137,7 +137,7 @@ func warningSentences(r Release) []string {
 func progressSentence(r Release, now time.Time) string {
 	phase := r.Phase
 	if phase == "" {
-		phase = "new: no controller has observed it yet"
+		phase = "new (not reconciled yet)"
 	}
 	text := fmt.Sprintf("%s is %s%s", r.FullName(), phase, sinceText(r.Since, now))
 	switch {
@@ -271,22 +271,22 @@ func openerSentence(g Gate, now time.Time) string {
 		if g.Until.IsZero() {
 			return "It is evaluated again in the next window."
 		}
-		return fmt.Sprintf("Time opens it, %s.", untilText(g.Until, now))
+		return fmt.Sprintf("Continues automatically %s.", untilText(g.Until, now))
 	case "cluster":
 		switch {
 		case isInFuture && g.Otherwise != "":
-			return fmt.Sprintf("The cluster opens it; otherwise %s %s.", g.Otherwise, untilText(g.Until, now))
+			return fmt.Sprintf("Waiting on Kubernetes; otherwise %s %s.", g.Otherwise, untilText(g.Until, now))
 		case isInFuture:
-			return fmt.Sprintf("The cluster opens it; it is evaluated again %s.", untilText(g.Until, now))
+			return fmt.Sprintf("Waiting on Kubernetes; it is evaluated again %s.", untilText(g.Until, now))
 		}
-		return "The cluster opens it."
+		return "Waiting on Kubernetes."
 	case "answer":
 		if g.QueryReceiver != "" {
-			return fmt.Sprintf("The answer of %s opens it.", g.QueryReceiver)
+			return fmt.Sprintf("Waiting for a reply from %s.", g.QueryReceiver)
 		}
-		return "An answer opens it."
+		return "Waiting for a reply."
 	case "person":
-		text := "The user opens it"
+		text := "Action required"
 		if g.QueryReceiver != "" {
 			text += ", through " + g.QueryReceiver
 		}
@@ -313,7 +313,7 @@ func nextStepSentences(r Release, now time.Time) []string {
 	}
 	text := "Then: " + r.NextStep + "."
 	if r.ClosedGate() == nil {
-		text = "No gate is closed. Next: " + r.NextStep + "."
+		text = "Not blocked. Next: " + r.NextStep + "."
 	}
 	last := r.Steps[len(r.Steps)-1]
 	if len(r.Steps) > 1 && last.At.After(now) {
@@ -349,12 +349,12 @@ func sinceText(t, now time.Time) string {
 	return fmt.Sprintf(" since %s (%s)", timeOfDay(t), FormatDuration(now.Sub(t)))
 }
 
-// untilText returns "in 18s, at 12:00:30Z", or "now" for a time in the past.
+// untilText returns "in 18s (12:00:30Z)", or "now" for a time in the past.
 func untilText(t, now time.Time) string {
 	if !t.After(now) {
 		return "now"
 	}
-	return "in " + FormatDuration(t.Sub(now)) + ", at " + timeOfDay(t)
+	return "in " + FormatDuration(t.Sub(now)) + " (" + timeOfDay(t) + ")"
 }
 
 // timeOfDay formats the time of day in UTC, as messages in the status do.
