@@ -275,7 +275,7 @@ func (c *controllers) summaryFor(kind explain.Kind, objects []client.Object, now
 }
 
 // hasEndedSince reports whether the controller that wrote a status held its lease afterwards, and holds it no longer. One that
-// writes without a lease, beside an old lease, has not ended.
+// writes without a lease, next to an old lease, has not ended.
 func (c *controllers) hasEndedSince(manager string, leaseNames []string, writtenAt time.Time) bool {
 	return slices.ContainsFunc(c.leases, func(l coordinationv1.Lease) bool {
 		return slices.Contains(leaseNames, l.Name) && managerOf(l.Name) == manager && l.Spec.RenewTime != nil && l.Spec.RenewTime.After(writtenAt)
