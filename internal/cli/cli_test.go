@@ -184,7 +184,7 @@ func setWeb(t *testing.T, d *datadriven.TestData, w *clitest.FakeCluster, state 
 			s.CurrentStepIndex, s.Phase, s.Message = new(int32(2)), argov1.RolloutPhaseProgressing, "more replicas need to be updated"
 			resume()
 			s.Canary.CurrentStepAnalysisRunStatus = &argov1.RolloutAnalysisRunStatus{Name: "web-new-2-2", Status: argov1.AnalysisPhaseRunning}
-			w.FailMeasurements("web-new-2-2", "dial tcp: lookup prometheus: no such host")
+			w.FailMeasurements("web-new-2-2", "dial tcp: lookup prometheus: no such host", time.Now())
 		case "starting":
 			s.CurrentStepIndex, s.Phase, s.Message = new(int32(0)), argov1.RolloutPhaseProgressing, "more replicas need to be updated"
 			resume()

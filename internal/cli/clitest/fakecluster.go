@@ -244,8 +244,8 @@ func (w *FakeCluster) CompleteAnalysisRun(name string, phase argov1.AnalysisPhas
 }
 
 // FailMeasurements gives an AnalysisRun of namespace shop arguments, and two measurements of its first metric that failed with an
-// error, the last one now.
-func (w *FakeCluster) FailMeasurements(name, message string) {
+// error at that time.
+func (w *FakeCluster) FailMeasurements(name, message string, finished time.Time) {
 	w.t.Helper()
 	run := &argov1.AnalysisRun{}
 	run.Namespace, run.Name = "shop", name
@@ -253,7 +253,7 @@ func (w *FakeCluster) FailMeasurements(name, message string) {
 		run.Spec.Args = []argov1.Argument{{Name: "min", Value: new("0.95")}, {Name: "address", Value: new("http://prometheus:9090")}}
 		metric := &run.Spec.Metrics[0]
 		metric.SuccessCondition, metric.Provider.Prometheus.Address = "result[0] >= {{args.min}}", "{{args.address}}"
-		at := metav1.NewTime(time.Now())
+		at := metav1.NewTime(finished)
 		result := &run.Status.MetricResults[0]
 		result.Successful, result.Failed, result.Count, result.Error = 0, 0, 0, 2
 		result.Measurements = []argov1.Measurement{

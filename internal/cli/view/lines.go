@@ -39,8 +39,8 @@ func ReleaseLine(r *explain.Release) string {
 	case gate != nil:
 		out += fmt.Sprintf(" waits=%s opener=%s", gate.Name, gate.Opener)
 	}
-	for _, problem := range r.PodProblems {
-		out += fmt.Sprintf(" problem=%q", problem.Summary())
+	if len(r.PodProblems) > 0 {
+		out += fmt.Sprintf(" problem=%q", r.PodProblems[0].Summary())
 	}
 	if r.NextStep != "" {
 		out += fmt.Sprintf(" next=%q", r.NextStep)
