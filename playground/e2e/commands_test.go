@@ -221,7 +221,7 @@ func TestCommandsReportTheStateOfAReleaseAndItsExitCode(t *testing.T) {
 		t.Errorf("an empty namespace is not reported: %s", p)
 	}
 	for _, args := range [][]string{of("get", "cart"), of("why", "cart"), watch("--until", "done")} {
-		if p := sh.run(codeNotFound, args...); !strings.Contains(p.stderr, "there is no Canary or Rollout cart in namespace commands: list all with") {
+		if p := sh.run(codeNotFound, args...); !strings.Contains(p.stderr, "there is no Canary or Rollout cart in namespace commands: ") {
 			t.Errorf("the missing release is not named: %s", p)
 		}
 	}
