@@ -63,6 +63,11 @@ type Workload interface {
 	EnsureServices(ctx context.Context, c *flaggerv1.Canary, apex bool) error
 	// RestoreServices restores the user's original Services.
 	RestoreServices(ctx context.Context, c *flaggerv1.Canary) error
+	// HandOverServices makes the Service that clients call independent of the Canary, so that RestoreServices restores it and it
+	// is not deleted with the Canary.
+	HandOverServices(ctx context.Context, c *flaggerv1.Canary) error
+	// RestoreTarget sets the template of the target to that of the primary.
+	RestoreTarget(ctx context.Context, c *flaggerv1.Canary) error
 	// CollectConfigs deletes unused copies of configuration.
 	CollectConfigs(ctx context.Context, c *flaggerv1.Canary) error
 	// Pods returns the pods of the target (or the primary), to find out why they are not ready.

@@ -357,6 +357,8 @@ func (*fakeWorkloads) PauseScaler(context.Context, *flaggerv1.Canary) error     
 func (*fakeWorkloads) ResumeScaler(context.Context, *flaggerv1.Canary) error         { return nil }
 func (*fakeWorkloads) EnsureServices(context.Context, *flaggerv1.Canary, bool) error { return nil }
 func (*fakeWorkloads) RestoreServices(context.Context, *flaggerv1.Canary) error      { return nil }
+func (*fakeWorkloads) HandOverServices(context.Context, *flaggerv1.Canary) error     { return nil }
+func (*fakeWorkloads) RestoreTarget(context.Context, *flaggerv1.Canary) error        { return nil }
 func (*fakeWorkloads) CollectConfigs(context.Context, *flaggerv1.Canary) error       { return nil }
 func (*fakeWorkloads) PrimaryUpFromZero(context.Context, *flaggerv1.Canary) error    { return nil }
 func (*fakeWorkloads) Forget(types.NamespacedName)                                   {}

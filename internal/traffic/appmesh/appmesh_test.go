@@ -21,7 +21,7 @@ func TestContract(t *testing.T) {
 	for version, provider := range providers {
 		t.Run(string(version), func(t *testing.T) {
 			traffictest.Run(t, appmesh.New(version), traffictest.Options{
-				Provider: provider, Admission: traffictest.LocalAdmission(t, "testdata/crds/"+string(version)+".yaml"), Canary: meshFields,
+				Provider: provider, Admission: traffictest.LocalAdmission(t, "testdata/crds/"+string(version)+".yaml"), Canary: meshFields, NoHandOver: true,
 			})
 		})
 	}

@@ -16,11 +16,11 @@ import (
 func TestContract(t *testing.T) {
 	admission := traffictest.LocalAdmission(t, "testdata/definitions.yaml")
 	t.Run("alone", func(t *testing.T) {
-		traffictest.Run(t, gloo.New(nil), traffictest.Options{Provider: "gloo", Admission: admission})
+		traffictest.Run(t, gloo.New(nil), traffictest.Options{Provider: "gloo", Admission: admission, NoHandOver: true})
 	})
 	t.Run("after a pattern", func(t *testing.T) {
 		traffictest.Run(t, gloo.New([]string{"team"}), traffictest.Options{
-			Provider: "gloo", Admission: admission, Canary: patterned, Given: pattern,
+			Provider: "gloo", Admission: admission, Canary: patterned, Given: pattern, NoHandOver: true,
 		})
 	})
 }

@@ -171,3 +171,6 @@ func (r Renderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstru
 	obj, err := markIfCreatedByFlagger(t, existing[0]).Original(t, specFields.Names()...)
 	return []*unstructured.Unstructured{obj}, err
 }
+
+// SplitsService implements traffic.ServiceSplitter.
+func (Renderer) SplitsService() {}

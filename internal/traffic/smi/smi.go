@@ -181,3 +181,6 @@ func (r Renderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstru
 	obj, err := written.Original(t, existing[0])
 	return []*unstructured.Unstructured{obj}, err
 }
+
+// SplitsService implements traffic.ServiceSplitter.
+func (Renderer) SplitsService() {}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -41,6 +42,8 @@ type Options struct {
 	ExactOnly bool
 	// Copies is true if the spec of created objects is a copy of the user's, in which other tools cannot set fields.
 	Copies bool
+	// NoHandOver is true for a provider whose route cannot be handed over to the user.
+	NoHandOver bool
 	// Whole are values that the release writes as a whole, as kind and path: VirtualService spec.hosts.
 	Whole []string
 }
@@ -73,6 +76,7 @@ var laws = []struct {
 	{"an object with another owner is refused", otherOwnerRefused},
 	{"restore returns the user's objects, and leaves created ones", restoreReturnsOriginals},
 	{"restoring twice changes nothing", restoringTwice},
+	{"a route that was handed over remains, without the two sides", handedOverRemains},
 	{"features that are not declared are refused", undeclaredRefused},
 	{"weights above the total are refused", invalidWeightsRefused},
 }
@@ -358,6 +362,61 @@ func restoringTwice(t *rapid.T, f *fixture) {
 	existing = f.find(route, once)
 	if diff := cmp.Diff(once, f.save(t, existing, f.restore(t, existing))); diff != "" {
 		t.Fatalf("restored again (-once +twice):\n%s", diff)
+	}
+}
+
+// handedOverRemains: the objects of a route that are deleted with the Canary are restored to a route to the apex after they were
+// handed over, or they exist only for requests to the canary.
+func handedOverRemains(t *rapid.T, f *fixture) {
+	if f.target.Canary == nil {
+		return
+	}
+	idle := release.Route{}
+	stored := f.apply(t, idle, f.apply(t, f.route(t, "route"), f.given(t)))
+	existing := f.find(idle, stored)
+	handed, err := traffic.HandOver(f.Renderer, f.target, existing)
+	if f.options.NoHandOver {
+		if !errors.Is(err, traffic.ErrUnsupported) {
+			t.Fatalf("hand over: got error %v, want ErrUnsupported", err)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatalf("hand over: %v", err)
+	}
+	for i, x := range existing {
+		if x.Object != nil && !cmp.Equal(x.Object.Object["spec"], handed[i].Object["spec"]) {
+			t.Fatalf("handing over changed the routing of %s:\n%s", x.Ref, cmp.Diff(x.Object, handed[i]))
+		}
+	}
+	adopted := f.save(t, existing, handed)
+	existing = f.find(idle, adopted)
+	again, err := traffic.HandOver(f.Renderer, f.target, existing)
+	if err != nil {
+		t.Fatalf("hand over again: %v", err)
+	}
+	if diff := cmp.Diff(existing.Unchanged(), again); diff != "" {
+		t.Fatalf("handed over again (-once +twice):\n%s", diff)
+	}
+	for i, obj := range f.render(t, idle, existing) {
+		if diff := cmp.Diff(existing[i].Object, obj); diff != "" && obj != nil && !f.target.Owns(obj) {
+			t.Fatalf("a reconciliation changed %s, which was handed over (-before +after):\n%s", existing[i].Ref, diff)
+		}
+	}
+	for i, obj := range f.restore(t, existing) {
+		x := existing[i]
+		if obj == nil || !x.Ref.Owned || f.target.Owns(obj) {
+			continue // deleted with the Canary
+		}
+		text := fmt.Sprint(obj.Object)
+		for _, side := range []string{f.target.StableService, f.target.CanaryService, "serin.dev/", "flux"} {
+			if strings.Contains(text, side) {
+				t.Fatalf("%s contains %s after it was handed over and restored:\n%s", x.Ref, side, text)
+			}
+		}
+		if err := f.options.Admission.Validate(t.Context(), obj); err != nil {
+			t.Fatalf("%s is refused after it was handed over and restored: %v", x.Ref, err)
+		}
 	}
 }
 
