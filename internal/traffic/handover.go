@@ -26,10 +26,7 @@ type ServiceSplitter interface {
 // provider has no route without the two sides. Other errors are those of Renderer.Render.
 func HandOver(rd Renderer, t Target, existing Objects) ([]*unstructured.Unstructured, error) {
 	out := existing.Unchanged()
-	isOwned := func(x Found) bool {
-		return x.Object != nil && x.Ref.Owned && x.Ref.Namespace != "" && t.Owns(x.Object)
-	}
-	if _, ok := rd.(ServiceSplitter); ok || !slices.ContainsFunc(existing, isOwned) {
+	if _, ok := rd.(ServiceSplitter); ok || !slices.ContainsFunc(existing, func(x Found) bool { return needsHandOver(t, x) }) {
 		return out, nil
 	}
 	selectsPods := slices.ContainsFunc(existing, func(x Found) bool { return x.Ref.SelectsPods }) // the mesh would lose the pods
@@ -42,7 +39,7 @@ func HandOver(rd Renderer, t Target, existing Objects) ([]*unstructured.Unstruct
 		return nil, err
 	}
 	for i, x := range existing {
-		if !isOwned(x) || x.Ref.Derived || x.Ref.Name == t.StableService || x.Ref.Name == t.CanaryService || desired[i] == nil {
+		if !needsHandOver(t, x) || x.Ref.Derived || x.Ref.Name == t.StableService || x.Ref.Name == t.CanaryService || desired[i] == nil {
 			continue
 		}
 		spec, _ := withoutSide(desired[i].Object["spec"], t.CanaryService).(map[string]any)
@@ -57,13 +54,26 @@ func HandOver(rd Renderer, t Target, existing Objects) ([]*unstructured.Unstruct
 	return out, nil
 }
 
+// needsHandOver reports whether Restore would not restore an object: it is owned and deleted with the Canary, or its original state
+// is unknown, for example because a Canary was deleted without its dependents.
+func needsHandOver(t Target, x Found) bool {
+	if x.Object == nil || !x.Ref.Owned || x.Ref.Namespace == "" {
+		return false
+	}
+	annotations := x.Object.GetAnnotations()
+	_, isRecorded := annotations[OriginalAnnotation]
+	_, isKnown := flaggerSpec(annotations)
+	return t.Owns(x.Object) || !isRecorded && !isKnown && annotations[fluxReconcile] == disabled && otherOwner(t, x.Object) == ""
+}
+
 // handedOver returns an owned object as one of the user that was adopted, with the given spec as its original.
 func handedOver(t Target, x Found, spec map[string]any) (*unstructured.Unstructured, error) {
 	obj := x.Object.DeepCopy()
 	obj.SetOwnerReferences(withoutOwner(obj.GetOwnerReferences(), t.Canary.UID))
 	ours := driftAnnotations()
-	ours[CanaryAnnotation], ours[lastApplied] = "", ""
+	ours[CanaryAnnotation], ours[lastApplied] = "", "" // as in recordOriginal
 	annotations := resetMetadata(obj.GetAnnotations(), nil, ours)
+	RemoveAnnotations(obj, CanaryAnnotation)
 	text, err := json.Marshal(original{Canary: t.canaryKey(), Labels: obj.GetLabels(), Annotations: annotations, Spec: spec})
 	if err != nil {
 		return nil, fmt.Errorf("record original of %s: %w", x.Ref, err)

@@ -374,6 +374,13 @@ func handedOverRemains(t *rapid.T, f *fixture) {
 	idle := release.Route{}
 	stored := f.apply(t, idle, f.apply(t, f.route(t, "route"), f.given(t)))
 	existing := f.find(idle, stored)
+	if rapid.Bool().Draw(t, "orphaned") { // an earlier Canary was deleted without its dependents
+		for _, x := range existing {
+			if x.Object != nil && x.Ref.Owned && x.Ref.Name == f.target.Apex && x.Object.GetAnnotations()["kustomize.toolkit.fluxcd.io/reconcile"] != "" {
+				x.Object.SetOwnerReferences(nil)
+			}
+		}
+	}
 	handed, err := traffic.HandOver(f.Renderer, f.target, existing)
 	if f.options.NoHandOver {
 		if !errors.Is(err, traffic.ErrUnsupported) {

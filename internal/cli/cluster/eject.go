@@ -1,0 +1,164 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary/controller"
+	"github.com/serin-dev/serin/internal/cli/eject"
+	"github.com/serin-dev/serin/internal/cli/explain"
+	"github.com/serin-dev/serin/internal/reconciler"
+	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/workload"
+)
+
+// Ejection is one ejection of a release.
+type Ejection struct {
+	session *Session
+	name    types.NamespacedName
+	// uid is the UID of the release: another one with its name is not ejected.
+	uid  types.UID
+	kind explain.Kind
+	// flags are those of the controller that acted on the release when the ejection began.
+	flags    flags
+	observed client.Object
+}
+
+// Eject begins the ejection of a release. It changes nothing. Errors: those of Observe.
+func (s *Session) Eject(ctx context.Context, namespace string, name Name) (*Ejection, error) {
+	object, err := s.getObject(ctx, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	return &Ejection{session: s, name: client.ObjectKeyFromObject(object), uid: object.GetUID(), kind: keyOf(object).Kind}, nil
+}
+
+// Observe observes the release. Errors: ErrNotFound if it does not exist any more, ErrUnreachable.
+func (e *Ejection) Observe(ctx context.Context) (eject.Release, error) {
+	s := e.session
+	object, err := s.getObject(ctx, e.name.Namespace, Name{e.kind, e.name.Name})
+	if err != nil {
+		return nil, err
+	}
+	if object.GetUID() != e.uid {
+		return nil, failure{ErrNotFound, nil, fmt.Sprintf("%s %s was deleted and created again", e.kind, e.name)}
+	}
+	e.observed = object
+	objects := []client.Object{object}
+	controllers := s.findControllers(ctx, objects)
+	e.flags = controllers.flags
+	now := s.Clock.Now()
+	c, isCanary := object.(*flaggerv1.Canary)
+	if !isCanary {
+		return nil, fmt.Errorf("%T cannot be ejected", object)
+	}
+	out := &eject.Canary{Controller: controllers.summary(objects, now), ControllerSpecified: controllers.flagsSpecified}
+	reader, err := newCachedReader(ctx, s.Client)
+	if err != nil {
+		return nil, err
+	}
+	observed, err := s.observeCanary(ctx, reader, c, e.flags)
+	if err != nil {
+		return nil, err
+	}
+	out.Canary = *observed
+	out.OtherController = controllers.otherControllerFor(ctx, object, nil, now)
+	if out.Snapshot.Deleting {
+		return out, nil
+	}
+	if len(out.Unread) > 0 && (len(out.Assumed) > 0 || !out.Snapshot.Workload.SameTemplate) { // it may only look different
+		return nil, failure{ErrUnreachable, nil, "observe Canary " + c.Name + inNamespace(c.Namespace) + ": access denied: " + strings.Join(out.Unread, " ")}
+	}
+	if out.HandOver, err = e.rehearse(ctx, e.handOver); err != nil {
+		return nil, err
+	}
+	if !out.Snapshot.Workload.SameTemplate {
+		out.RestoreTarget, err = e.rehearse(ctx, e.restoreTarget)
+	}
+	return out, err
+}
+
+// rehearse performs a step with a client that writes nothing.
+func (e *Ejection) rehearse(ctx context.Context, step func(context.Context, client.Client) error) (eject.Rehearsal, error) {
+	recorder := &recordingClient{WithWatch: e.session.Client}
+	err := step(ctx, recorder)
+	switch {
+	case err == nil:
+	case reconciler.NeedsUser(err):
+		return eject.Rehearsal{Problem: err.Error()}, nil
+	default:
+		return eject.Rehearsal{}, e.describe("read the objects of", err)
+	}
+	var out eject.Rehearsal
+	for _, write := range recorder.writes { // such as: patch Service shop/cart
+		words := strings.Fields(write)
+		out.Objects = append(out.Objects, words[1]+" "+words[2][strings.LastIndex(words[2], "/")+1:])
+	}
+	return out, nil
+}
+
+// Perform performs a step of the release that was observed last. It returns without an error if the release has changed since: the
+// next observation shows what remains to be done.
+func (e *Ejection) Perform(ctx context.Context, step eject.Step) error {
+	err := e.perform(ctx, step)
+	switch {
+	case err == nil, apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return nil
+	default:
+		return e.describe(string(step.Action)+" of", err)
+	}
+}
+
+func (e *Ejection) perform(ctx context.Context, step eject.Step) error {
+	spec := func(field string, value any) error {
+		return e.session.applyChanges(ctx, e.observed, changes{object: map[string]any{"spec": map[string]any{field: value}}})
+	}
+	switch step.Action {
+	case eject.RequestRevert:
+		return spec("revertOnDeletion", true)
+	case eject.Suspend:
+		return spec("suspend", true)
+	case eject.HandOver:
+		return e.handOver(ctx, e.session.Client)
+	case eject.RestoreTarget:
+		return e.restoreTarget(ctx, e.session.Client)
+	case eject.Delete:
+		uid, version := e.observed.GetUID(), e.observed.GetResourceVersion()
+		return e.session.Client.Delete(ctx, e.observed, client.Preconditions{UID: &uid, ResourceVersion: &version})
+	default:
+		return nil // it waits
+	}
+}
+
+func (e *Ejection) describe(operation string, err error) error {
+	return describeError(operation+" "+string(e.kind)+" "+e.name.Name+inNamespace(e.name.Namespace), err, e.kind)
+}
+
+// canaryObserver returns an observer of the Canary that reads and writes with a client.
+func (e *Ejection) canaryObserver(c client.Client) (*controller.Observer, *flaggerv1.Canary) {
+	object, _ := e.observed.(*flaggerv1.Canary)
+	object = object.DeepCopy()
+	object.ManagedFields = nil
+	settings, options := e.flags.settingsFor(object)
+	return &controller.Observer{
+		Client: c, Workloads: &workload.Workloads{Client: c, Reader: c, Options: options},
+		Routers: e.flags.Routers(), Applier: &traffic.Applier{Client: c}, Settings: settings,
+	}, object
+}
+
+func (e *Ejection) handOver(ctx context.Context, c client.Client) error {
+	observer, object := e.canaryObserver(c)
+	return observer.HandOver(ctx, object, e.session.Clock.Now())
+}
+
+func (e *Ejection) restoreTarget(ctx context.Context, c client.Client) error {
+	observer, object := e.canaryObserver(c)
+	return observer.Workloads.ForCanary(object).RestoreTarget(ctx, object)
+}
+

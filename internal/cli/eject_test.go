@@ -1,0 +1,246 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	"sigs.k8s.io/yaml"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/cli/clitest"
+	"github.com/serin-dev/serin/internal/cli/cluster"
+)
+
+// TestEject ejects Canary cart, whose Service and route Serin created. In the test data, cluster creates it in a state, run executes
+// a command line while a controller does its part, and show prints the objects that clients depend on. With the argument idle, the
+// controller does nothing.
+func TestEject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w *clitest.FakeCluster
+		datadriven.RunTest(t, "testdata/eject", func(t *testing.T, d *datadriven.TestData) string {
+			switch d.Cmd {
+			case "cluster":
+				w = newEjectCluster(t, d)
+				return ""
+			case "run":
+				return runEject(t, w, strings.Fields(d.Input), !d.HasArg("idle"))
+			case "show":
+				return showEjected(t, w)
+			default:
+				d.Fatalf(t, "unknown command")
+				return ""
+			}
+		})
+	})
+}
+
+func newEjectCluster(t *testing.T, d *datadriven.TestData) *clitest.FakeCluster {
+	t.Helper()
+	manifest := clitest.FlaggerCart
+	if !d.HasArg("stopped") {
+		manifest += clitest.SerinDeployment
+	}
+	if d.HasArg("flagger") {
+		manifest += clitest.FlaggerDeployment
+	}
+	w := clitest.NewFakeCluster(t, manifest)
+	c := w.Canary("cart")
+	w.Change(c, func() {
+		for _, arg := range d.CmdArgs {
+			switch arg.Key {
+			case "phase":
+				c.Status.Phase = flaggerv1.CanaryPhase(arg.Vals[0])
+			case "suspended":
+				c.Spec.Suspend = true
+			case "reverts":
+				c.Spec.RevertOnDeletion = true
+				c.Finalizers = []string{"finalizer.flagger.app"}
+			case "blocked":
+				c.Spec.Service.Port = 0
+			case "provider":
+				c.Spec.Provider = arg.Vals[0]
+			}
+		}
+	})
+	if d.HasArg("image") {
+		target := w.Deployment("cart")
+		w.Change(target, func() { target.Spec.Template.Spec.Containers[0].Image = "cart:3" })
+	}
+	for _, arg := range d.CmdArgs {
+		if arg.Key == "forbidden" {
+			w.Forbid(arg.Vals...)
+		}
+	}
+	return w
+}
+
+// runEject runs a command line, and optionally the part of the controller.
+func runEject(t *testing.T, w *clitest.FakeCluster, args []string, controller bool) string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var acting sync.WaitGroup
+	defer acting.Wait()
+	defer cancel()
+	if controller {
+		acting.Go(func() { actAsController(ctx, t, w) })
+	}
+	root := &cobra.Command{Use: "serin", SilenceErrors: true, SilenceUsage: true}
+	root.AddCommand(newCommands(func(*connection, string) (*cluster.Session, string, error) { return w.Session, "shop", nil })...)
+	var out, notes bytes.Buffer
+	root.SetOut(&out)
+	root.SetErr(&notes)
+	code := Run(ctx, root, args, &notes)
+	text := out.String()
+	for line := range strings.SplitSeq(strings.TrimSuffix(notes.String(), "\n"), "\n") {
+		if line != "" {
+			text += "! " + line + "\n"
+		}
+	}
+	return text + fmt.Sprintf("exit %d\n", code)
+}
+
+// actAsController does what the controller does for a Canary that is ejected, step by step. The playground tests the real one.
+func actAsController(ctx context.Context, t *testing.T, w *clitest.FakeCluster) {
+	for ctx.Err() == nil {
+		time.Sleep(2 * time.Second) // in the synctest bubble
+		var c flaggerv1.Canary
+		if err := w.Admin.Get(ctx, client.ObjectKey{Namespace: "shop", Name: "cart"}, &c); err != nil {
+			return
+		}
+		const finalizer = "finalizer.flagger.app"
+		hasFinalizer := slices.Contains(c.Finalizers, finalizer)
+		switch {
+		case c.DeletionTimestamp != nil && c.Status.Phase == flaggerv1.CanaryPhaseTerminating:
+			c.Finalizers = nil
+		case c.DeletionTimestamp != nil:
+			c.Status.Phase = flaggerv1.CanaryPhaseTerminating
+			c.Status.Serin.Gates = []flaggerv1.GateStatus{{Name: "target-ready", Verdict: "wait", Message: "Deployment cart.shop not ready: 1 of 2 updated replicas are available"}}
+		case c.Spec.Suspend:
+			c.Status.Serin = &flaggerv1.SerinStatus{Gates: []flaggerv1.GateStatus{{Name: "suspended", Verdict: "wait"}}}
+		case c.Spec.RevertOnDeletion && !hasFinalizer:
+			c.Finalizers = append(c.Finalizers, finalizer)
+		default:
+			continue
+		}
+		if err := w.Admin.Update(ctx, &c); err != nil && !apierrors.IsConflict(err) && ctx.Err() == nil {
+			t.Errorf("act as the controller: %v", err)
+		}
+	}
+}
+
+// showEjected prints what determines whether cart serves after the deletion of the Canary.
+func showEjected(t *testing.T, w *clitest.FakeCluster) string {
+	t.Helper()
+	out := "Canary: deleted\n"
+	var canaries flaggerv1.CanaryList
+	if err := w.Admin.List(t.Context(), &canaries); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range canaries.Items {
+		out = fmt.Sprintf("Canary: revertOnDeletion %v, suspend %v\n", c.Spec.RevertOnDeletion, c.Spec.Suspend)
+	}
+	out += "Deployment: image " + w.Deployment("cart").Spec.Template.Spec.Containers[0].Image + "\n"
+	key := client.ObjectKey{Namespace: "shop", Name: "cart"}
+	for _, object := range []client.Object{&corev1.Service{}, &gatewayv1.HTTPRoute{}} {
+		if err := w.Admin.Get(t.Context(), key, object); err != nil {
+			t.Fatal(err)
+		}
+		out += fmt.Sprintf("%T: %d owners", object, len(object.GetOwnerReferences()))
+		if original := object.GetAnnotations()["serin.dev/original"]; original != "" {
+			text, err := yaml.JSONToYAML([]byte(original))
+			if err != nil {
+				t.Fatal(err)
+			}
+			out += ", original:\n  " + strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", "\n  ")
+		}
+		out += "\n"
+	}
+	return out
+}
+
+// An ejection that ends at any of its writes continues when it is run again.
+func TestAnInterruptedEjectionContinues(t *testing.T) {
+	const writes = 6
+	for failing := range writes {
+		synctest.Test(t, func(t *testing.T) {
+			w := clitest.NewFakeCluster(t, clitest.FlaggerCart+clitest.SerinDeployment)
+			target, c := w.Deployment("cart"), w.Canary("cart")
+			w.Change(target, func() { target.Spec.Template.Spec.Containers[0].Image = "cart:3" })
+			w.Change(c, func() { c.Status.Phase = flaggerv1.CanaryPhaseFailed })
+			ctx, cancel := context.WithCancel(t.Context())
+			var acting sync.WaitGroup
+			defer acting.Wait()
+			defer cancel()
+			acting.Go(func() { actAsController(ctx, t, w) })
+			number := 0
+			count := func() error {
+				number++
+				if number == failing+1 {
+					return errors.New("connection lost")
+				}
+				return nil
+			}
+			user, ok := w.Session.Client.(client.WithWatch)
+			if !ok {
+				t.Fatalf("%T has no watches", w.Session.Client)
+			}
+			w.Session.Client = interceptor.NewClient(user, interceptor.Funcs{
+				Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+					return errors.Join(count(), c.Patch(ctx, object, patch, options...)) // written, but its response is lost
+				},
+				Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+					if err := count(); err != nil {
+						return err
+					}
+					return c.Delete(ctx, object, options...)
+				},
+			})
+			if got := runEject(t, w, []string{"eject", "cart", "--yes"}, false); !strings.Contains(got, "run the command again to continue\nexit 6") {
+				t.Errorf("write %d: %s", failing+1, got)
+			}
+			if got := runEject(t, w, []string{"eject", "cart", "--yes"}, false); !strings.HasSuffix(got, "exit 0\n") {
+				t.Errorf("after write %d: %s", failing+1, got)
+			}
+			if got := showEjected(t, w); !strings.HasPrefix(got, "Canary: deleted\nDeployment: image cart:2\n*v1.Service: 0 owners, original:") {
+				t.Errorf("after write %d: %s", failing+1, got)
+			}
+			if number < writes {
+				t.Errorf("an ejection has %d writes, the test expects %d", number, writes)
+			}
+		})
+	}
+}
+
+func TestEjectAsksForConfirmation(t *testing.T) {
+	for answer, want := range map[string]bool{"y\n": true, "YES\n": true, "n\n": false, "": false, "\n": false} {
+		w := clitest.NewFakeCluster(t, clitest.FlaggerCart+clitest.SerinDeployment)
+		ejection, err := w.Session.Eject(t.Context(), "shop", cluster.Name{Name: "cart"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		e := ejectCommand{ejection: ejection, session: w.Session, out: &out}
+		proceed, err := e.confirm(t.Context(), strings.NewReader(answer), false, false)
+		if proceed != want || want != (err == nil) {
+			t.Errorf("answer %q: proceed %v, error %v", answer, proceed, err)
+		}
+		if !strings.HasSuffix(out.String(), "Continue? [y/N] ") {
+			t.Errorf("got %s", out.String())
+		}
+	}
+}

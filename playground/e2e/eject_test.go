@@ -1,0 +1,102 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// TestAnEjectedCanaryServesWithoutALostRequest ejects two Canaries under load. Serin created their Services and routes, which a
+// deletion of the Canaries would delete. The first ejection is not interrupted. The second one follows a failed release, and its
+// process is killed twice.
+func TestAnEjectedCanaryServesWithoutALostRequest(t *testing.T) {
+	const namespace = "ejected"
+	s := startEnvironment(t, namespace)
+	of := func(name string, more ...string) []string {
+		flags := "--controller-flags=-namespace=" + namespace + " -mesh-provider=gatewayapi:v1 -min-analysis-interval=1s -drain-delay=1s"
+		return slices.Concat([]string{"eject", name, "-n", namespace, flags}, more)
+	}
+	release := func(name string) loadedEnvironment {
+		canary := strings.NewReplacer("name: cart", "name: "+name, "cart.test", name+".ejected.test", "  revertOnDeletion: true\n", "").Replace(cartCanary)
+		r := s.follow(name)
+		s.apply(deployment(t, name, 2) + canary)
+		r.waitForPhase("Initialized")
+		s.waitForPodsDeleted("app=" + name)
+		host := name + ".ejected.test"
+		s.waitForAnswers(host, "v1")
+		return loadedEnvironment{s, s.startLoad(host, 40), s.startServiceLoad(name, 80, 10)}
+	}
+
+	basket := release("basket")
+	sh := commandRunner{t, shared.Kubeconfig}
+	sh.checkOutput(sh.run(codeDone, of("basket", "--dry-run")...), "Service basket and HTTPRoute basket", "Nothing was changed.")
+	basket.checkNoRequestLostDuring("", func() {
+		p := sh.run(codeDone, of("basket", "--yes")...)
+		t.Logf("output for the user:\n%s", p.stdout)
+		basket.waitUntilEjected("basket")
+	})
+	basket.checkEjected("basket")
+	sh.run(codeNotFound, of("basket", "--yes")...)
+
+	cart := release("cart")
+	r := s.follow("cart")
+	cart.checkNoRequestLostDuring("v2", func() {
+		s.deployVersion("cart", "v2", "ERROR_PERCENT", "50")
+		sh.checkOutput(sh.run(codeDone, "get", "-n", namespace), "cart")
+		r.waitFor("is in progress", inPhase("Progressing"))
+		if p := sh.run(codeUserAction, of("cart", "--yes")...); !strings.Contains(p.stderr, "a release is in progress") {
+			t.Errorf("the release in progress is not reported: %s", p)
+		}
+		r.waitForEnd("Failed")
+		s.waitForPodsDeleted("app=cart")
+	})
+	cart.checkNoRequestLostDuring("", func() {
+		for _, killedAt := range []string{"Suspend Canary cart", "Delete Canary cart"} {
+			p := sh.start(of("cart", "--yes")...)
+			p.waitForOutput(killedAt)
+			if err := p.command.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			p.wait()
+		}
+		sh.run(codeDone, of("cart", "--yes")...)
+		cart.waitUntilEjected("cart")
+	})
+	cart.checkEjected("cart")
+}
+
+// waitUntilEjected waits until the Canary and its primary are gone.
+func (a loadedEnvironment) waitUntilEjected(name string) {
+	a.t.Helper()
+	a.waitForObject("the Canary is deleted", canaries, name, checkAbsent)
+	a.waitForObject("the primary is deleted", deployments, name+"-primary", checkAbsent)
+	a.waitForPodsDeleted("app=" + name + "-primary")
+	for _, side := range []string{name + "-canary", name + "-primary"} {
+		a.waitForObject("Service "+side+" is deleted", services, side, checkAbsent)
+	}
+}
+
+// checkEjected checks that the Deployment serves version v1, and that nothing of Serin remains.
+func (a loadedEnvironment) checkEjected(name string) {
+	a.t.Helper()
+	a.waitForAvailable(name, 2)
+	for client, l := range map[string]*unstructured.Unstructured{"Service": a.get(services, name), "HTTPRoute": a.get(httpRoutes, name)} {
+		if text := fmt.Sprint(l.Object["metadata"]); len(l.GetOwnerReferences()) > 0 || len(l.GetAnnotations()) > 0 {
+			a.t.Errorf("%s %s has traces of Serin: %s", client, name, text)
+		}
+	}
+	selector, _, _ := unstructured.NestedStringMap(a.get(services, name).Object, "spec", "selector")
+	if diff := cmp.Diff(map[string]string{"app": name}, selector); diff != "" {
+		a.t.Errorf("selector of Service %s (-want +got):\n%s", name, diff)
+	}
+	counts := waitForRequests(a.t, a.gateway, 40)
+	if answered := counts.ByVersion["v1"].Requests; answered != counts.Requests {
+		a.t.Errorf("after the ejection v1 answered %d of %d requests: %s", answered, counts.Requests, counts)
+	}
+}
