@@ -14,13 +14,17 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/cli/clitest"
 	"github.com/serin-dev/serin/internal/cli/cluster"
@@ -52,6 +56,9 @@ func TestEject(t *testing.T) {
 func newEjectCluster(t *testing.T, d *datadriven.TestData) *clitest.FakeCluster {
 	t.Helper()
 	manifest := clitest.FlaggerCart
+	if d.HasArg("web") {
+		manifest = clitest.WebRollout + webServices
+	}
 	if !d.HasArg("stopped") {
 		manifest += clitest.SerinDeployment
 	}
@@ -59,6 +66,10 @@ func newEjectCluster(t *testing.T, d *datadriven.TestData) *clitest.FakeCluster 
 		manifest += clitest.FlaggerDeployment
 	}
 	w := clitest.NewFakeCluster(t, manifest)
+	if d.HasArg("web") {
+		prepareWeb(t, d, w)
+		return w
+	}
 	c := w.Canary("cart")
 	w.Change(c, func() {
 		for _, arg := range d.CmdArgs {
@@ -87,6 +98,88 @@ func newEjectCluster(t *testing.T, d *datadriven.TestData) *clitest.FakeCluster 
 		}
 	}
 	return w
+}
+
+// webServices are a Service that Serin manages for Rollout web, with its endpoints, and an autoscaler.
+const webServices = `
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web-stable, namespace: shop, annotations: {argo-rollouts.argoproj.io/managed-by-rollouts: web}}
+spec: {selector: {app: web, rollouts-pod-template-hash: new}, ports: [{port: 80}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: web-stable-1, namespace: shop, labels: {kubernetes.io/service-name: web-stable}}
+addressType: IPv4
+endpoints: [{addresses: [10.0.0.1], conditions: {ready: true}}, {addresses: [10.0.0.2], conditions: {ready: true}}, {addresses: [10.0.0.3], conditions: {ready: true}}, {addresses: [10.0.0.4], conditions: {ready: true}}]
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: web, namespace: shop}
+spec: {maxReplicas: 9, scaleTargetRef: {apiVersion: argoproj.io/v1alpha1, kind: Rollout, name: web}}`
+
+// prepareWeb sets the state of Rollout web.
+func prepareWeb(t *testing.T, d *datadriven.TestData, w *clitest.FakeCluster) {
+	t.Helper()
+	r := w.Rollout("web")
+	w.Change(r, func() {
+		r.Spec.Strategy = argov1.RolloutStrategy{Canary: &argov1.CanaryStrategy{StableService: "web-stable"}}
+		s := &r.Status
+		s.PauseConditions, s.ControllerPause, s.StableRS, s.CurrentStepIndex = nil, false, "new", nil
+		s.Phase, s.Message = argov1.RolloutPhaseHealthy, ""
+		for _, arg := range d.CmdArgs {
+			switch arg.Key {
+			case "aborted":
+				s.StableRS, s.Phase = "old", argov1.RolloutPhaseDegraded
+			case "paused":
+				r.Spec.Paused = true
+			}
+		}
+	})
+	w.ScaleReplicaSet("web-new", 4, 4)
+	if !d.HasArg("draining") {
+		w.ScaleReplicaSet("web-old", 0, 0)
+	}
+	if d.HasArg("occupied") {
+		other := &appsv1.Deployment{}
+		other.Namespace, other.Name = "shop", "web"
+		if err := w.Admin.Create(t.Context(), other); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// actForWeb does what the controllers do for Rollout web that is ejected, step by step.
+func actForWeb(ctx context.Context, w *clitest.FakeCluster) error {
+	key := client.ObjectKey{Namespace: "shop", Name: "web"}
+	var d appsv1.Deployment
+	if err := w.Admin.Get(ctx, key, &d); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if replicas := ptr.Deref(d.Spec.Replicas, 0); d.Status.AvailableReplicas < replicas {
+		d.Status.AvailableReplicas++
+		d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.ObservedGeneration = replicas, replicas, d.Generation
+		return w.Admin.Status().Update(ctx, &d)
+	}
+	var service corev1.Service
+	if err := w.Admin.Get(ctx, client.ObjectKey{Namespace: "shop", Name: "web-stable"}, &service); err != nil {
+		return err
+	}
+	if r := w.Rollout("web"); r.Spec.Strategy.Canary.StableService == "" && service.Annotations != nil {
+		service.Annotations = nil
+		delete(service.Spec.Selector, argov1.PodTemplateHashLabel)
+		return w.Admin.Update(ctx, &service)
+	}
+	var slice discoveryv1.EndpointSlice
+	if err := w.Admin.Get(ctx, client.ObjectKey{Namespace: "shop", Name: "web-stable-1"}, &slice); err != nil {
+		return err
+	}
+	if service.Annotations == nil && len(slice.Endpoints) < 8 {
+		slice.Endpoints = append(slice.Endpoints, slice.Endpoints...)
+		return w.Admin.Update(ctx, &slice)
+	}
+	return nil
 }
 
 // runEject runs a command line, and optionally the part of the controller.
@@ -119,6 +212,12 @@ func actAsController(ctx context.Context, t *testing.T, w *clitest.FakeCluster) 
 	for ctx.Err() == nil {
 		time.Sleep(2 * time.Second) // in the synctest bubble
 		var c flaggerv1.Canary
+		if err := w.Admin.Get(ctx, client.ObjectKey{Namespace: "shop", Name: "web"}, &argov1.Rollout{}); err == nil {
+			if err := actForWeb(ctx, w); err != nil && ctx.Err() == nil {
+				t.Errorf("act as the controllers: %v", err)
+			}
+			continue
+		}
 		if err := w.Admin.Get(ctx, client.ObjectKey{Namespace: "shop", Name: "cart"}, &c); err != nil {
 			return
 		}

@@ -9,7 +9,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/playground/load"
 )
 
 // TestAnEjectedCanaryServesWithoutALostRequest ejects two Canaries under load. Serin created their Services and routes, which a
@@ -86,9 +90,9 @@ func (a loadedEnvironment) waitUntilEjected(name string) {
 func (a loadedEnvironment) checkEjected(name string) {
 	a.t.Helper()
 	a.waitForAvailable(name, 2)
-	for client, l := range map[string]*unstructured.Unstructured{"Service": a.get(services, name), "HTTPRoute": a.get(httpRoutes, name)} {
-		if text := fmt.Sprint(l.Object["metadata"]); len(l.GetOwnerReferences()) > 0 || len(l.GetAnnotations()) > 0 {
-			a.t.Errorf("%s %s has traces of Serin: %s", client, name, text)
+	for kind, object := range map[string]*unstructured.Unstructured{"Service": a.get(services, name), "HTTPRoute": a.get(httpRoutes, name)} {
+		if len(object.GetOwnerReferences()) > 0 || len(object.GetAnnotations()) > 0 {
+			a.t.Errorf("%s %s has traces of Serin: %s", kind, name, object.Object["metadata"])
 		}
 	}
 	selector, _, _ := unstructured.NestedStringMap(a.get(services, name).Object, "spec", "selector")
@@ -98,5 +102,73 @@ func (a loadedEnvironment) checkEjected(name string) {
 	counts := waitForRequests(a.t, a.gateway, 40)
 	if answered := counts.ByVersion["v1"].Requests; answered != counts.Requests {
 		a.t.Errorf("after the ejection v1 answered %d of %d requests: %s", answered, counts.Requests, counts)
+	}
+}
+
+// referringRollout takes its template from a Deployment, which it scales down.
+const referringRollout = `
+apiVersion: v1
+kind: Service
+metadata: {name: shop}
+spec: {selector: {app: shop}, ports: [{name: http, port: 80, targetPort: http}]}
+---
+apiVersion: argoproj.io/v1alpha1
+kind: Rollout
+metadata: {name: shop}
+spec:
+  replicas: 2
+  workloadRef: {apiVersion: apps/v1, kind: Deployment, name: shop, scaleDown: onsuccess}
+  strategy: {blueGreen: {activeService: shop}}
+`
+
+// TestAnEjectedRolloutServesWithoutALostRequest ejects two Rollouts under load: one with a router and a template of its own, whose
+// ejection is killed, and a blue-green one that refers to a Deployment.
+func TestAnEjectedRolloutServesWithoutALostRequest(t *testing.T) {
+	const namespace = "ejected-rollouts"
+	s := startEnvironment(t, namespace)
+	s.apply(cartRoute(t, "rollout.ejected.test") + rolloutManifest(t, "cart", 2, `{canary: {stableService: cart-stable, canaryService: cart-canary,
+	  trafficRouting: {plugins: {argoproj-labs/gatewayAPI: {httpRoute: cart, namespace: ejected-rollouts}}},
+	  steps: [{setWeight: 50}, {pause: {}}]}}`) + deployment(t, "shop", 2) + referringRollout)
+	for _, name := range []string{"cart", "shop"} {
+		s.waitForRolloutPhase(name, argov1.RolloutPhaseHealthy, "")
+	}
+	s.waitForDeployment("is scaled down", "shop", func(d appsv1.Deployment) error {
+		if d.Status.Replicas > 0 {
+			return fmt.Errorf("it has %d pods", d.Status.Replicas)
+		}
+		return nil
+	})
+	sh := commandRunner{t, shared.Kubeconfig}
+	of := func(name string, more ...string) []string {
+		return slices.Concat([]string{"eject", "rollout/" + name, "-n", namespace, "--controller-flags=-namespace=" + namespace}, more)
+	}
+	a := loadedEnvironment{s, s.startLoad("rollout.ejected.test", 40), s.startServiceLoad("shop", 80, 10)}
+	waitForRequests(t, a.service, 10, "v1")
+	a.checkNoRequestLostDuring("", func() {
+		p := sh.start(of("cart", "--yes")...)
+		p.waitForOutput("Remove Services")
+		if err := p.command.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		p.wait()
+		for _, name := range []string{"cart", "shop"} {
+			t.Logf("output for the user:\n%s", sh.run(codeDone, of(name, "--yes")...).stdout)
+			s.waitForObject("the Rollout is deleted", rollouts, name, checkAbsent)
+			s.waitForPodsDeleted("rollouts-pod-template-hash,app=" + name)
+		}
+	})
+	for _, name := range []string{"cart", "shop"} {
+		s.waitForAvailable(name, 2)
+	}
+	for _, name := range []string{"cart-stable", "cart-canary", "shop"} {
+		if text := fmt.Sprint(s.get(services, name).Object); strings.Contains(text, "rollouts") {
+			t.Errorf("Service %s has traces of its Rollout: %s", name, text)
+		}
+	}
+	for client, l := range map[string]*load.Load{"gateway": a.gateway, "Service": a.service} {
+		counts := waitForRequests(t, l, 40)
+		if answered := counts.ByVersion["v1"].Requests; answered != counts.Requests {
+			t.Errorf("%s: after the ejection v1 answered %d of %d requests: %s", client, answered, counts.Requests, counts)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary/controller"
 	"github.com/serin-dev/serin/internal/cli/eject"
@@ -50,30 +51,32 @@ func (e *Ejection) Observe(ctx context.Context) (eject.Release, error) {
 		return nil, failure{ErrNotFound, nil, fmt.Sprintf("%s %s was deleted and created again", e.kind, e.name)}
 	}
 	e.observed = object
-	objects := []client.Object{object}
-	controllers := s.findControllers(ctx, objects)
+	controllers := s.findControllers(ctx, []client.Object{object})
 	e.flags = controllers.flags
-	now := s.Clock.Now()
-	c, isCanary := object.(*flaggerv1.Canary)
-	if !isCanary {
-		return nil, fmt.Errorf("%T cannot be ejected", object)
-	}
-	out := &eject.Canary{Controller: controllers.summary(objects, now), ControllerSpecified: controllers.flagsSpecified}
 	reader, err := newCachedReader(ctx, s.Client)
 	if err != nil {
 		return nil, err
 	}
-	observed, err := s.observeCanary(ctx, reader, c, e.flags)
+	if rollout, ok := object.(*argov1.Rollout); ok {
+		return e.observeRollout(ctx, reader, rollout, controllers)
+	}
+	return e.observeCanary(ctx, reader, controllers)
+}
+
+func (e *Ejection) observeCanary(ctx context.Context, reader *cachedReader, controllers controllers) (*eject.Canary, error) {
+	object, _ := e.observed.(*flaggerv1.Canary)
+	observed, err := e.session.observeCanary(ctx, reader, object, e.flags)
 	if err != nil {
 		return nil, err
 	}
-	out.Canary = *observed
+	now := e.session.Clock.Now()
+	out := &eject.Canary{Canary: *observed, Controller: controllers.summary([]client.Object{object}, now), ControllerSpecified: controllers.flagsSpecified}
 	out.OtherController = controllers.otherControllerFor(ctx, object, nil, now)
 	if out.Snapshot.Deleting {
 		return out, nil
 	}
 	if len(out.Unread) > 0 && (len(out.Assumed) > 0 || !out.Snapshot.Workload.SameTemplate) { // it may only look different
-		return nil, failure{ErrUnreachable, nil, "observe Canary " + c.Name + inNamespace(c.Namespace) + ": access denied: " + strings.Join(out.Unread, " ")}
+		return nil, e.accessDenied(out.Unread)
 	}
 	if out.HandOver, err = e.rehearse(ctx, e.handOver); err != nil {
 		return nil, err
@@ -82,6 +85,11 @@ func (e *Ejection) Observe(ctx context.Context) (eject.Release, error) {
 		out.RestoreTarget, err = e.rehearse(ctx, e.restoreTarget)
 	}
 	return out, err
+}
+
+// accessDenied returns the error for objects that the user has no permission to read.
+func (e *Ejection) accessDenied(unread []string) error {
+	return failure{ErrUnreachable, nil, fmt.Sprintf("observe %s %s%s: access denied: %s", e.kind, e.name.Name, inNamespace(e.name.Namespace), strings.Join(unread, " "))}
 }
 
 // rehearse performs a step with a client that writes nothing.
@@ -132,7 +140,7 @@ func (e *Ejection) perform(ctx context.Context, step eject.Step) error {
 		uid, version := e.observed.GetUID(), e.observed.GetResourceVersion()
 		return e.session.Client.Delete(ctx, e.observed, client.Preconditions{UID: &uid, ResourceVersion: &version})
 	default:
-		return nil // it waits
+		return e.performForRollout(ctx, step)
 	}
 }
 
