@@ -78,7 +78,7 @@ func (e *ejectCommand) confirm(ctx context.Context, in io.Reader, confirmed, dry
 	}
 	steps, err := eject.Plan(release)
 	if err != nil {
-		return false, ejectError(err)
+		return false, withExitCode(ExitUserAction, err)
 	}
 	key := release.Key()
 	lines := []string{fmt.Sprintf("The ejection of %s %s in namespace %s has these steps:", key.Kind, key.Name, key.Namespace)}
@@ -121,7 +121,7 @@ func (e *ejectCommand) run(ctx context.Context, timeout time.Duration) error {
 			return e.print(append([]string{fmt.Sprintf("%s %s is gone.", last.Key().Kind, last.Key().Name)}, last.Summary()...)...)
 		}
 		if err != nil {
-			return interruptedError(err)
+			return ejectError(err)
 		}
 		last = release
 		step, err := release.Next()
@@ -159,15 +159,15 @@ func (e *ejectCommand) print(lines ...string) error {
 	return err
 }
 
-// interruptedError is an error during the ejection.
+// interruptedError returns an error that ended the ejection, after which it can be continued.
 func interruptedError(err error) error {
 	return fmt.Errorf("%w: the ejection is not complete, and the application still serves; run the command again to continue", err)
 }
 
-// ejectError returns an error with its exit code.
+// ejectError returns an error during the ejection with its exit code.
 func ejectError(err error) error {
 	if refused, ok := errors.AsType[*eject.RefusedError](err); ok {
 		return withExitCode(ExitUserAction, refused)
 	}
-	return err
+	return interruptedError(err)
 }

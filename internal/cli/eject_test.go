@@ -343,3 +343,26 @@ func TestEjectAsksForConfirmation(t *testing.T) {
 		}
 	}
 }
+
+// A tool that applies the Canary again must not let the ejection look complete.
+func TestACanaryThatIsCreatedAgainIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := clitest.NewFakeCluster(t, clitest.FlaggerCart+clitest.SerinDeployment)
+		ejection, err := w.Session.Eject(t.Context(), "shop", cluster.Name{Name: "cart"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := w.Canary("cart")
+		if err := w.Admin.Delete(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		c.UID, c.ResourceVersion = "another", ""
+		if err := w.Admin.Create(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		e := ejectCommand{ejection: ejection, session: w.Session, out: &bytes.Buffer{}}
+		if err := e.run(t.Context(), 0); ExitCode(err) != ExitUserAction || !strings.Contains(err.Error(), "it was created again after its deletion") {
+			t.Errorf("got %v", err)
+		}
+	})
+}

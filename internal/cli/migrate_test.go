@@ -219,3 +219,19 @@ func TestMigrateReportsTheOutcomeForRollouts(t *testing.T) {
 		})
 	}
 }
+
+// A Canary whose deletion is an outage is reported, and is no finding.
+func TestMigrateWarnsAboutCanariesWithoutRevertOnDeletion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const warning = "Without spec.revertOnDeletion, deleting it removes the Services and the route: run serin eject cart -n shop instead."
+		for manifest, want := range map[string]bool{
+			clitest.FlaggerCart: true,
+			strings.Replace(clitest.FlaggerCart, "spec:\n", "spec:\n  revertOnDeletion: true\n", 1): false,
+		} {
+			out, _, code := runMigrate(t, clitest.NewFakeCluster(t, manifest), "--check")
+			if code != ExitDone || strings.Contains(out, warning) != want {
+				t.Errorf("want the warning: %v, exit code %d: %s", want, code, out)
+			}
+		}
+	})
+}

@@ -161,7 +161,8 @@ func TestAnEjectedRolloutServesWithoutALostRequest(t *testing.T) {
 		s.waitForAvailable(name, 2)
 	}
 	for _, name := range []string{"cart-stable", "cart-canary", "shop"} {
-		if text := fmt.Sprint(s.get(services, name).Object); strings.Contains(text, "rollouts") {
+		service := s.get(services, name)
+		if text := fmt.Sprint(service.Object["spec"], service.GetAnnotations()); strings.Contains(text, "rollouts") {
 			t.Errorf("Service %s has traces of its Rollout: %s", name, text)
 		}
 	}

@@ -40,7 +40,8 @@ func (s *Session) Eject(ctx context.Context, namespace string, name Name) (*Ejec
 	return &Ejection{session: s, name: client.ObjectKeyFromObject(object), uid: object.GetUID(), kind: keyOf(object).Kind}, nil
 }
 
-// Observe observes the release. Errors: ErrNotFound if it does not exist any more, ErrUnreachable.
+// Observe observes the release. Errors: ErrNotFound if it no longer exists, *eject.RefusedError if it was created again,
+// ErrUnreachable.
 func (e *Ejection) Observe(ctx context.Context) (eject.Release, error) {
 	s := e.session
 	object, err := s.getObject(ctx, e.name.Namespace, Name{e.kind, e.name.Name})
@@ -48,7 +49,7 @@ func (e *Ejection) Observe(ctx context.Context) (eject.Release, error) {
 		return nil, err
 	}
 	if object.GetUID() != e.uid {
-		return nil, failure{ErrNotFound, nil, fmt.Sprintf("%s %s was deleted and created again", e.kind, e.name)}
+		return nil, eject.Refuse(keyOf(object), "it was created again after its deletion: suspend the tool that applies it, and run the command again")
 	}
 	e.observed = object
 	controllers := s.findControllers(ctx, []client.Object{object})
@@ -169,4 +170,3 @@ func (e *Ejection) restoreTarget(ctx context.Context, c client.Client) error {
 	observer, object := e.canaryObserver(c)
 	return observer.Workloads.ForCanary(object).RestoreTarget(ctx, object)
 }
-

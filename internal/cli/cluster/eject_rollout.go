@@ -147,7 +147,11 @@ func (e *Ejection) performForRollout(ctx context.Context, step eject.Step) error
 			return err
 		}
 		strategy, _, _ := unstructured.NestedMap(stored.Object, "spec", "strategy")
-		return patch(map[string]any{"strategy": eject.StrategyWithoutServices(strategy)})
+		change := eject.StrategyWithoutServices(strategy)
+		if change == nil {
+			return nil // it has changed since
+		}
+		return patch(map[string]any{"strategy": change})
 	default:
 		return nil
 	}

@@ -71,7 +71,7 @@ func (c *Canary) Next() (Step, error) {
 		return c.nextWhileDeleting()
 	}
 	if problem := c.problem(); problem != "" {
-		return Step{}, refuse(c.Key(), "%s", problem)
+		return Step{}, Refuse(c.Key(), "%s", problem)
 	}
 	name := c.Object.Name
 	switch {
@@ -95,7 +95,7 @@ func (c *Canary) Next() (Step, error) {
 // nextWhileDeleting waits for the controller, which restores the original state before it removes its finalizer.
 func (c *Canary) nextWhileDeleting() (Step, error) {
 	if c.Snapshot.Finalizer && !c.Snapshot.Plan.RevertOnDeletion {
-		return Step{}, refuse(c.Key(), "it is being deleted without spec.revertOnDeletion: set it to true while the finalizer remains")
+		return Step{}, Refuse(c.Key(), "it is being deleted without spec.revertOnDeletion: set it to true while the finalizer remains")
 	}
 	text := "waiting until Serin has returned all requests to " + c.target()
 	if own := c.Snapshot.Status.Serin; own != nil {

@@ -31,7 +31,7 @@ type Release interface {
 	Next() (Step, error)
 	// after returns the release as it will be observed after a step.
 	after(Step) Release
-	// isGone reports whether the release does not exist any more, according to after.
+	// isGone reports whether the release does not exist any longer, according to after.
 	isGone() bool
 	// Summary describes what serves and what the user has to do after the ejection, one sentence each.
 	Summary() []string
@@ -42,8 +42,8 @@ type RefusedError struct{ text string }
 
 func (e *RefusedError) Error() string { return e.text }
 
-// refuse returns an error about a release.
-func refuse(key explain.Key, format string, args ...any) error {
+// Refuse returns a *RefusedError about a release.
+func Refuse(key explain.Key, format string, args ...any) error {
 	return &RefusedError{fmt.Sprintf("%s %s in namespace %s cannot be ejected now: ", key.Kind, key.Name, key.Namespace) + fmt.Sprintf(format, args...)}
 }
 

@@ -121,7 +121,7 @@ func (r *Rollout) Next() (Step, error) {
 		return Step{Action: AwaitGone, Waits: true, Text: "waiting until Rollout " + name + " is deleted"}, nil
 	}
 	if problem := r.problem(); problem != "" {
-		return Step{}, refuse(r.Key(), "%s", problem)
+		return Step{}, Refuse(r.Key(), "%s", problem)
 	}
 	ref := r.Object.Spec.WorkloadRef
 	switch {

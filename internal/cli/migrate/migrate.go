@@ -182,6 +182,9 @@ func describeCanary(observed ObservedCanary, now time.Time) Canary {
 	if len(c.Writes) > 0 && c.Outcome.isReady() {
 		c.Sentences = append(c.Sentences, "Besides the status, Serin would "+strings.Join(c.Writes, ", ")+".")
 	}
+	if !observed.Object.Spec.RevertOnDeletion {
+		c.Sentences = append(c.Sentences, fmt.Sprintf("Without spec.revertOnDeletion, deleting it removes the Services and the route: run serin eject %s -n %s instead.", c.Name, c.Namespace))
+	}
 	return c
 }
 
