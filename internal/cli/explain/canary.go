@@ -53,6 +53,9 @@ func (observed *Canary) Describe(now time.Time) Release {
 	r.Iterations, r.TotalIterations, r.FailedChecks, r.Threshold = v.Step, v.TotalSteps, s.Status.FailedChecks, plan.Threshold
 	if own := s.Status.Serin; own != nil {
 		r.Run = own.Run
+		if len(own.History) > 0 && r.Result == release.RolledBack && own.History[0].Result == string(release.EndingFailed) {
+			r.LastFailure = new(pastRelease(own.History[0]))
+		}
 	}
 	for _, gate := range v.Gates {
 		r.Gates = append(r.Gates, observed.newGate(gate, &r))

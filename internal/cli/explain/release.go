@@ -69,6 +69,8 @@ type Release struct {
 	PromotedRevision string `json:"promoted,omitempty"`
 	// PromotionFailed is true if the last release failed during its promotion, so that the canary still serves users.
 	PromotionFailed bool `json:"promotionFailed,omitempty"`
+	// LastFailure is the last release of a Canary, if it failed.
+	LastFailure *PastRelease `json:"lastFailure,omitempty"`
 	// PrimaryMissing is true for a Canary whose primary does not exist, for example before it is initialized.
 	PrimaryMissing bool `json:"primaryMissing,omitempty"`
 	// Run identifies this attempt to release the revision.

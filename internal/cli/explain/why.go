@@ -70,7 +70,7 @@ func idleCanarySentences(r Release) []string {
 		out = append(out, fmt.Sprintf("The last release was promoted: %s serves its revision.", primary))
 	}
 	if r.Result == release.RolledBack {
-		out = append(out, warningSentences(r)...)
+		out = append(out, failureSentences(r)...)
 		again := "release the same revision again"
 		if r.PromotionFailed {
 			again = "continue the promotion"
@@ -115,6 +115,31 @@ func failedMetricSentences(g Gate) []string {
 	return out
 }
 
+// failureSentences describe why the last release failed: by its record, which remains, and by its events, which expire.
+func failureSentences(r Release) []string {
+	warnings := warningSentences(r)
+	if r.LastFailure == nil || r.LastFailure.Cause == nil {
+		if len(warnings) == 0 {
+			return []string{"Kubernetes has no events of that release anymore, or they cannot be read."}
+		}
+		return warnings
+	}
+	failure, cause := r.LastFailure, r.LastFailure.Cause
+	what := "It"
+	if len(failure.Images) > 0 {
+		what = strings.Join(failure.Images, ", ")
+	}
+	text := fmt.Sprintf("%s was released at %s and failed at %s: %s", what, timeOfDay(failure.Start), timeOfDay(failure.End), joinLines(strings.TrimSuffix(cause.Message, ".")))
+	if cause.Gate != "" && !strings.Contains(cause.Message, cause.Gate) {
+		text += " (gate " + cause.Gate + ")"
+	}
+	out := []string{fmt.Sprintf("%s. At most %d%% of the traffic was routed to it.", text, failure.MaxWeight)}
+	if cause.Query != "" {
+		out = append(out, "  "+joinLines(cause.Query))
+	}
+	return append(out, warnings...)
+}
+
 // warningSentences lists the warnings among the events of the last release.
 func warningSentences(r Release) []string {
 	var out []string
@@ -128,7 +153,7 @@ func warningSentences(r Release) []string {
 		}
 	}
 	if len(out) == 0 {
-		return []string{"Kubernetes has no events of that release anymore, or they cannot be read."}
+		return nil
 	}
 	return append([]string{"Its warnings:"}, out...)
 }
