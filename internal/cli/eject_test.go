@@ -166,7 +166,11 @@ func actForWeb(ctx context.Context, w *clitest.FakeCluster) error {
 	if err := w.Admin.Get(ctx, client.ObjectKey{Namespace: "shop", Name: "web-stable"}, &service); err != nil {
 		return err
 	}
-	if r := w.Rollout("web"); r.Spec.Strategy.Canary.StableService == "" && service.Annotations != nil {
+	var r argov1.Rollout
+	if err := w.Admin.Get(ctx, key, &r); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if r.Spec.Strategy.Canary.StableService == "" && service.Annotations != nil {
 		service.Annotations = nil
 		delete(service.Spec.Selector, argov1.PodTemplateHashLabel)
 		return w.Admin.Update(ctx, &service)
@@ -294,11 +298,7 @@ func TestAnInterruptedEjectionContinues(t *testing.T) {
 				}
 				return nil
 			}
-			user, ok := w.Session.Client.(client.WithWatch)
-			if !ok {
-				t.Fatalf("%T has no watches", w.Session.Client)
-			}
-			w.Session.Client = interceptor.NewClient(user, interceptor.Funcs{
+			w.Session.Client = interceptor.NewClient(w.Session.Client, interceptor.Funcs{
 				Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 					return errors.Join(count(), c.Patch(ctx, object, patch, options...)) // written, but its response is lost
 				},

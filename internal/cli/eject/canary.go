@@ -98,13 +98,13 @@ func (c *Canary) nextWhileDeleting() (Step, error) {
 		return Step{}, Refuse(c.Key(), "it is being deleted without spec.revertOnDeletion: set it to true while the finalizer remains")
 	}
 	text := "waiting until Serin has returned all requests to " + c.target()
-	if own := c.Snapshot.Status.Serin; own != nil {
-		for _, gate := range own.Gates {
-			if c.Snapshot.Status.Phase == flaggerv1.CanaryPhaseTerminating && gate.Verdict != "pass" && gate.Message != "" {
-				text += ": " + gate.Message
-				break
-			}
-		}
+	own := c.Snapshot.Status.Serin
+	if own == nil || c.Snapshot.Status.Phase != flaggerv1.CanaryPhaseTerminating {
+		return Step{Action: AwaitGone, Waits: true, Text: text}, nil
+	}
+	isClosed := func(g flaggerv1.GateStatus) bool { return g.Verdict != "pass" && g.Message != "" }
+	if i := slices.IndexFunc(own.Gates, isClosed); i >= 0 {
+		text += ": " + own.Gates[i].Message
 	}
 	return Step{Action: AwaitGone, Waits: true, Text: text}, nil
 }
@@ -200,6 +200,7 @@ func (c *Canary) after(step Step) Release {
 		s.Deleting = true
 	case AwaitGone:
 		next.gone = true
+	default: // a Canary has no other steps
 	}
 	return &next
 }

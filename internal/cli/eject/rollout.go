@@ -200,6 +200,7 @@ func (r *Rollout) after(step Step) Release {
 		next.MissingEndpoints = ""
 	case Delete, AwaitGone:
 		next.gone = true
+	default: // a Rollout has no other steps
 	}
 	return &next
 }
