@@ -48,6 +48,9 @@ type Observation struct {
 	NewestTemplate time.Time
 	// ScalerProblem is the reason why the autoscaler of the Canary cannot be used; empty means that it can.
 	ScalerProblem string
+	// PortWarning is a message about a target port that no container declares; empty: one does, or none declares any port. Declared
+	// ports are only documentation to Kubernetes, so the Service may work.
+	PortWarning string
 	// KindNotInstalled is true if a kind is not installed: no watch reports its installation.
 	KindNotInstalled bool
 }
@@ -124,6 +127,7 @@ func (d templateWorkload) Observe(ctx context.Context, c *flaggerv1.Canary, asks
 			o.Dependencies = append(o.Dependencies, Object{kind, source.Name}, Object{kind, source.Name + primarySuffix})
 		}
 	}
+	o.PortWarning = portWarning(c, podTemplate(seen.target))
 	known, err := d.deriveState(c, seen)
 	if err != nil {
 		return Observation{}, err

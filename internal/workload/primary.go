@@ -34,7 +34,8 @@ func findSelectorPair(target *unstructured.Unstructured, displayName string, lab
 			return selectorPair{target: target.GetName(), label: label, value: value, candidateLabels: labels}, ""
 		}
 	}
-	return selectorPair{}, fmt.Sprintf("getSelectorLabel failed: %s %s.%s spec.selector.matchLabels must contain one of %v",
+	return selectorPair{}, fmt.Sprintf("getSelectorLabel failed: %s %s.%s spec.selector.matchLabels must contain one of %v: "+
+		"add one of these labels to the selector and to the pods, or add a label of the selector to the controller's flag -selector-labels",
 		displayName, target.GetName(), target.GetNamespace(), labels)
 }
 

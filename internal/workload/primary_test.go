@@ -162,7 +162,8 @@ func TestSelectorLabel(t *testing.T) {
 		t.Errorf("got %+v, %q", p, problem)
 	}
 	_, problem = findSelectorPair(parseObject(t, `{metadata: {name: cart}, spec: {selector: {matchLabels: {tier: web}}}}`), "deployment", Options{}.selectorLabels())
-	if want := "getSelectorLabel failed: deployment cart.shop spec.selector.matchLabels must contain one of [app name app.kubernetes.io/name]"; problem != want {
+	if want := "getSelectorLabel failed: deployment cart.shop spec.selector.matchLabels must contain one of [app name app.kubernetes.io/name]: " +
+		"add one of these labels to the selector and to the pods, or add a label of the selector to the controller's flag -selector-labels"; problem != want {
 		t.Errorf("got  %s\nwant %s", problem, want)
 	}
 }

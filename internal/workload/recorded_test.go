@@ -137,7 +137,9 @@ func replay(t *testing.T, dir string, recorded recordedCase, inputs []map[string
 	ctx := t.Context()
 	promotions, passes := 0, 0
 	services := func(apex bool) func(c *flaggerv1.Canary) error {
-		return func(c *flaggerv1.Canary) error { return w.workload.ForCanary(c).EnsureServices(ctx, c, apex) }
+		return func(c *flaggerv1.Canary) error {
+			return exceptWarnings(w.workload.ForCanary(c).EnsureServices(ctx, c, apex))
+		}
 	}
 	initialise := func() {
 		passes++

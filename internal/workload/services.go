@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,8 +22,8 @@ import (
 	"github.com/serin-dev/serin/internal/jsontree"
 )
 
-// PartialServiceError lists the settings of Services that Kubernetes does not permit to change. All other settings were
-// applied: it is a warning for the user and does not block the release.
+// PartialServiceError lists the warnings about Services: settings that Kubernetes does not permit to change, and selectors of
+// other pods that were replaced. Everything else was applied, so that it does not block the release.
 type PartialServiceError struct {
 	// Messages contains a message for each Service.
 	Messages []string
@@ -77,13 +78,11 @@ func (d podServices) EnsureServices(ctx context.Context, c *flaggerv1.Canary, ap
 	ports := servicePorts(c, podTemplate(target))
 	var warnings []string
 	for _, wanted := range desiredServices(c, p, apex) {
-		warning, err := d.ensureService(ctx, c, p, wanted, ports)
+		more, err := d.ensureService(ctx, c, p, wanted, podTemplate(target), ports)
 		if err != nil {
 			return err
 		}
-		if warning != "" {
-			warnings = append(warnings, warning)
-		}
+		warnings = append(warnings, more...)
 	}
 	if len(warnings) > 0 {
 		return &PartialServiceError{Messages: warnings}
@@ -102,28 +101,55 @@ func (d podServices) apexSelects(ctx context.Context, c *flaggerv1.Canary, workl
 	return len(selector) > 0 && labels.SelectorFromSet(selector).Matches(labels.Set(podLabels)), nil
 }
 
-func (d podServices) ensureService(ctx context.Context, c *flaggerv1.Canary, p selectorPair, wanted desiredService, ports []any) (warning string, err error) {
+func (d podServices) ensureService(
+	ctx context.Context, c *flaggerv1.Canary, p selectorPair, wanted desiredService, template map[string]any, ports []any,
+) (warnings []string, err error) {
 	existing, err := d.readCached(ctx, c, serviceKind, wanted.name)
 	if err != nil {
-		return "", fmt.Errorf("reconcileService failed: service %s get query error: %w", wanted.name, errors.Unwrap(err))
+		return nil, fmt.Errorf("reconcileService failed: service %s get query error: %w", wanted.name, errors.Unwrap(err))
 	}
 	if existing == nil {
 		existing, err = d.createObject(ctx, c, newService(c, p, wanted, ports))
 		if err != nil {
-			return "", fmt.Errorf("reconcileService failed: service %s.%s create error: %w", wanted.name, c.Namespace, err)
+			return nil, fmt.Errorf("reconcileService failed: service %s.%s create error: %w", wanted.name, c.Namespace, err)
 		}
 		if existing == nil {
-			return "", nil
+			return nil, nil
 		}
 	}
 	if owner := metav1.GetControllerOf(existing); owner != nil && owner.UID != c.UID {
-		return "", newNotOwnedError(c, "Service", existing)
+		return nil, newNotOwnedError(c, "Service", existing)
 	}
 	desired, warning := renderService(c, p, wanted, ports, existing)
 	if err := d.updateObject(ctx, existing, desired); err != nil {
-		return "", fmt.Errorf("reconcileService failed: service %s update error: %w", wanted.name, err)
+		return nil, fmt.Errorf("reconcileService failed: service %s update error: %w", wanted.name, err)
 	}
-	return warning, nil
+	if warning != "" {
+		warnings = append(warnings, warning)
+	}
+	if warning := replacedSelectorWarning(c, p, wanted, template, existing); warning != "" {
+		warnings = append(warnings, warning)
+	}
+	return warnings, nil
+}
+
+// replacedSelectorWarning returns a message about a user's Service that selected neither the pods of the target nor those that it
+// selects now: its clients reach other pods than before. Empty: there is nothing to report.
+func replacedSelectorWarning(c *flaggerv1.Canary, p selectorPair, wanted desiredService, template map[string]any, existing *unstructured.Unstructured) string {
+	selector, _, _ := unstructured.NestedStringMap(existing.Object, "spec", "selector")
+	podLabels, _, _ := unstructured.NestedStringMap(template, "metadata", "labels")
+	if controlledBy(existing, c) || len(selector) == 0 || maps.Equal(selector, wanted.selector) {
+		return ""
+	}
+	primaryLabels := map[string]string{}
+	maps.Copy(primaryLabels, podLabels)
+	primaryLabels[p.label] = p.primaryValue()
+	matcher := labels.SelectorFromSet(selector)
+	if matcher.Matches(labels.Set(podLabels)) || matcher.Matches(labels.Set(primaryLabels)) {
+		return ""
+	}
+	return fmt.Sprintf("took over service %s.%s, which selected other pods: its selector was %s, and is %s",
+		wanted.name, c.Namespace, labels.FormatLabels(selector), labels.FormatLabels(wanted.selector))
 }
 
 // newService returns a generated Service to create.
@@ -326,6 +352,34 @@ func portProblem(c *flaggerv1.Canary, kind string, template map[string]any) stri
 		names[found.name], numbers[found.number] = true, true
 	}
 	return ""
+}
+
+// portWarning returns a message about a numeric target port that no container declares, although containers declare others; empty:
+// there is none.
+func portWarning(c *flaggerv1.Canary, template map[string]any) string {
+	wanted, numeric := targetPort(c.Spec.Service).(int64)
+	spec, _ := template["spec"].(map[string]any)
+	var declared []string
+	for _, field := range []string{"containers", "initContainers"} {
+		for _, container := range jsonObjects(spec[field]) {
+			for _, item := range jsonObjects(container["ports"]) {
+				number := intOrDefault(item, 0, "containerPort")
+				if number == wanted {
+					return ""
+				}
+				declared = append(declared, strconv.FormatInt(number, 10))
+			}
+		}
+	}
+	if !numeric || len(declared) == 0 {
+		return ""
+	}
+	field := "targetPort"
+	if c.Spec.Service.TargetPort == nil {
+		field = "port"
+	}
+	return fmt.Sprintf("spec.service.%s is %d, which is not a containerPort of %s %s (%s): check on which port the application listens",
+		field, wanted, c.Spec.TargetRef.Kind, c.Spec.TargetRef.Name, strings.Join(declared, ", "))
 }
 
 func hasPort(template map[string]any, name string) bool {

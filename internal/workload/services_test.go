@@ -135,6 +135,14 @@ func expectRefused(t *testing.T, err, kind error, text string) {
 	}
 }
 
+// exceptWarnings returns the error of EnsureServices, unless it consists of warnings.
+func exceptWarnings(err error) error {
+	if _, ok := err.(*PartialServiceError); ok { //nolint:errorlint // it must not be wrapped
+		return nil
+	}
+	return err
+}
+
 func TestHeadlessOfAnExistingServiceIsOnlyAWarning(t *testing.T) {
 	w := newFakeCluster(t)
 	w.apply(documentsOf(t, "testdata/cases/own-config/input/1-workload.yaml")[0])
@@ -143,7 +151,7 @@ func TestHeadlessOfAnExistingServiceIsOnlyAWarning(t *testing.T) {
 	w.patchYAML(flaggerv1.SchemeGroupVersion.WithKind("Canary"), "till", `{spec: {service: {headless: true}}}`)
 	err := w.workload.EnsureServices(t.Context(), w.canary("till"), true)
 	partial, ok := err.(*PartialServiceError) //nolint:errorlint // it must not be wrapped
-	if !ok || len(partial.Messages) != 1 || !strings.Contains(partial.Messages[0], "service till-canary.shop is not headless") {
+	if !ok || len(partial.Messages) != 2 || !strings.Contains(partial.Messages[0], "service till-canary.shop is not headless") {
 		t.Fatalf("got %v", err)
 	}
 	if w.object(serviceKind, "till") == nil {
@@ -151,6 +159,50 @@ func TestHeadlessOfAnExistingServiceIsOnlyAWarning(t *testing.T) {
 	}
 	if got, _, _ := unstructured.NestedString(w.object(serviceKind, "till-canary").Object, "spec", "selector", "app"); got != "till" {
 		t.Errorf("the selector is still %q", got)
+	}
+}
+
+// TestReplacedSelectorsOfOtherPodsAreReportedOnce: not those of the target, which a release takes over by design.
+func TestReplacedSelectorsOfOtherPodsAreReportedOnce(t *testing.T) {
+	w := newFakeCluster(t)
+	w.apply(documentsOf(t, "testdata/cases/own-config/input/1-workload.yaml")[0])
+	w.apply(documentsOf(t, "testdata/cases/own-config/input/9-canary.yaml")[0])
+	w.applyYAML(`{apiVersion: v1, kind: Service, metadata: {name: till}, spec: {selector: {tier: other, app: shop}, ports: [{port: 80}]}}`)
+	w.applyYAML(`{apiVersion: v1, kind: Service, metadata: {name: till-canary}, spec: {selector: {app: till}, ports: [{port: 8080}]}}`)
+	err := w.workload.EnsureServices(t.Context(), w.canary("till"), true)
+	want := "took over service till.shop, which selected other pods: its selector was app=shop,tier=other, and is app=till-primary"
+	if err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	if err := w.workload.EnsureServices(t.Context(), w.canary("till"), true); err != nil {
+		t.Errorf("reported again: %v", err)
+	}
+}
+
+func TestPortsThatNoContainerDeclaresAreFound(t *testing.T) {
+	template := parseObject(t, `{spec: {containers: [{name: app, ports: [{containerPort: 8080}, {containerPort: 8081}]}, {name: proxy, ports: [{containerPort: 9000}]}]}}`).Object
+	undeclared := parseObject(t, `{spec: {containers: [{name: app}]}}`).Object
+	const suffix = " is 9898, which is not a containerPort of Deployment cart (8080, 8081, 9000): check on which port the application listens"
+	for _, test := range []struct {
+		name     string
+		port     int32
+		target   *intstr.IntOrString
+		template map[string]any
+		want     string
+	}{
+		{"declared", 8081, nil, template, ""},
+		{"of another container", 80, new(intstr.FromInt32(9000)), template, ""},
+		{"by name", 80, new(intstr.FromString("http")), template, ""},
+		{"nothing is declared", 9898, nil, undeclared, ""},
+		{"port", 9898, nil, template, "spec.service.port" + suffix},
+		{"target port", 80, new(intstr.FromInt32(9898)), template, "spec.service.targetPort" + suffix},
+	} {
+		c := canaryOf("cart")
+		c.Spec.TargetRef.Kind = "Deployment"
+		c.Spec.Service.Port, c.Spec.Service.TargetPort = test.port, test.target
+		if got := portWarning(c, test.template); got != test.want {
+			t.Errorf("%s:\ngot  %s\nwant %s", test.name, got, test.want)
+		}
 	}
 }
 
@@ -164,7 +216,7 @@ func TestServicesAreRestored(t *testing.T) {
 		if revert {
 			w.patchYAML(flaggerv1.SchemeGroupVersion.WithKind("Canary"), "till", `{spec: {revertOnDeletion: true}}`)
 		}
-		must(t, w.workload.EnsureServices(t.Context(), w.canary("till"), true))
+		must(t, exceptWarnings(w.workload.EnsureServices(t.Context(), w.canary("till"), true)))
 		if got, _, _ := unstructured.NestedString(w.object(serviceKind, "till").Object, "spec", "selector", "app"); got != "till-primary" {
 			t.Fatalf("the Service was not taken over: it selects %q", got)
 		}
@@ -172,7 +224,7 @@ func TestServicesAreRestored(t *testing.T) {
 	}
 	t.Run("from the stored original", func(t *testing.T) {
 		w := setup(t, user, true)
-		must(t, w.workload.EnsureServices(t.Context(), w.canary("till"), true)) // must not replace the stored original
+		must(t, exceptWarnings(w.workload.EnsureServices(t.Context(), w.canary("till"), true))) // must not replace the stored original
 		must(t, w.workload.RestoreServices(t.Context(), w.canary("till")))
 		versions := w.versionsOf("Service/till")
 		if diff := cmp.Diff(versions[0], versions[len(versions)-1]); diff != "" {
