@@ -81,7 +81,7 @@ func (p process) wireCanaryController(endpointsUnread string, otherController *w
 	reconciler := controller.New(controller.Parts{
 		Observer: controller.Observer{
 			Client: mgr.GetClient(), Workloads: &workload.Workloads{Client: consistent, Reader: mgr.GetAPIReader(), Options: f.WorkloadOptions()},
-			Routers: f.Routers(), Applier: newRouteApplier(consistent, routes), Settings: settings, Queue: p.queue,
+			Routers: f.Routers(), Applier: newRouteApplier(consistent, mgr.GetAPIReader(), routes), Settings: settings, Queue: p.queue,
 			MetricTypes: p.services.TemplateTypes(), Indexed: true,
 			EndpointsUnread: endpointsUnread, OtherController: otherController, Rival: p.conflicts.conflictingRollout,
 		},
@@ -121,13 +121,13 @@ func (p process) newReporter(restricted, trusted *outbound.Client, hooks *hook.C
 }
 
 // newRouteApplier returns the applier of the routes of Canaries. routes is the cluster that contains them; nil: that of the
-// Canaries, whose client is given.
-func newRouteApplier(local client.Client, routes cluster.Cluster) *traffic.Applier {
+// Canaries, whose clients are given.
+func newRouteApplier(local client.Client, localLive client.Reader, routes cluster.Cluster) *traffic.Applier {
 	if routes == nil {
-		return &traffic.Applier{Client: local}
+		return &traffic.Applier{Client: local, Live: localLive}
 	}
 	remote := readyourwrites.New(routes.GetClient(), routes.GetAPIReader(), clock.RealClock{})
-	return &traffic.Applier{Client: controller.RecordReads(remote), NoOwnerReferences: true}
+	return &traffic.Applier{Client: controller.RecordReads(remote), Live: routes.GetAPIReader(), NoOwnerReferences: true}
 }
 
 // newFlaggerWatch detects a running Flagger, unless the administrator has divided the Canaries between the two. The permissions

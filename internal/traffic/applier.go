@@ -27,6 +27,8 @@ import (
 type Applier struct {
 	// Client reads from caches; it is called with unstructured objects only.
 	Client client.Client
+	// Live reads from the API server of Client; nil: objects that are in no cache are not read.
+	Live client.Reader
 	// Groups are the clients of API groups whose objects are in another cluster, by name.
 	Groups map[string]client.Client
 	// FieldOwner is the name under which the fields are written; empty leaves it to the client.

@@ -40,8 +40,13 @@ func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Obse
 	if !out.Found {
 		return traffic.Observed{Confirmed: traffic.CannotTell}, nil
 	}
-	out.Confirmed, out.Reason, err = confirmed(ref, obj)
-	return out, err
+	route, err := parentsOf(ref, obj)
+	if err != nil {
+		return out, err
+	}
+	out.Confirmed, out.Reason = route.confirmed(ref, obj)
+	out.Unreported = route.unreported(ref, obj)
+	return out, nil
 }
 
 func weights(t traffic.Target, rule map[string]any) (primary, canary int, namesCanary bool, err error) {
@@ -65,28 +70,34 @@ func weights(t traffic.Target, rule map[string]any) (primary, canary int, namesC
 	return primary, canary, namesCanary, nil
 }
 
-// confirmed reads whether every parent accepted the current generation of the route. If one of them reports nothing (a mesh
-// without reports, or a gateway that has not processed it yet), the result is CannotTell.
-func confirmed(ref traffic.Ref, obj *unstructured.Unstructured) (traffic.Confirmation, string, error) {
-	// Only these fields are converted to typed structs, never the object itself.
-	var route struct {
-		Spec   gatewayv1.CommonRouteSpec `json:"spec"`
-		Status gatewayv1.RouteStatus     `json:"status"`
-	}
+// routeParents are the parents of a route, in its spec and in its status.
+type routeParents struct {
+	Spec   gatewayv1.CommonRouteSpec `json:"spec"`
+	Status gatewayv1.RouteStatus     `json:"status"`
+}
+
+// parentsOf reads the parents of a route. Only these fields are converted to typed structs, never the object itself.
+func parentsOf(ref traffic.Ref, obj *unstructured.Unstructured) (routeParents, error) {
+	var route routeParents
 	partial := map[string]any{"spec": map[string]any{}, "status": map[string]any{}}
 	for _, path := range [][]string{{"spec", "parentRefs"}, {"status", "parents"}} {
 		value, found, err := unstructured.NestedFieldCopy(obj.Object, path...)
 		if err != nil {
-			return traffic.CannotTell, "", fmt.Errorf("read %s: %w", ref, err)
+			return route, fmt.Errorf("read %s: %w", ref, err)
 		}
 		if found {
 			partial[path[0]].(map[string]any)[path[1]] = value
 		}
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(partial, &route); err != nil {
-		return traffic.CannotTell, "", fmt.Errorf("read %s: %w", ref, err)
+		return route, fmt.Errorf("read %s: %w", ref, err)
 	}
+	return route, nil
+}
 
+// confirmed reports whether every parent accepted the current generation of the route. If one of them reports nothing (a mesh
+// without reports, or a gateway that has not processed it yet), the result is CannotTell.
+func (route routeParents) confirmed(ref traffic.Ref, obj *unstructured.Unstructured) (traffic.Confirmation, string) {
 	all := len(route.Spec.ParentRefs) > 0
 	for _, parent := range route.Spec.ParentRefs {
 		accepted := false
@@ -101,16 +112,38 @@ func confirmed(ref traffic.Ref, obj *unstructured.Unstructured) (traffic.Confirm
 			if condition.Status != metav1.ConditionTrue || condition.ObservedGeneration < obj.GetGeneration() {
 				return traffic.ConfirmedNo, fmt.Sprintf(
 					"%s parent %s is not ready (status: %s, observed generation: %d, current generation: %d)",
-					ref, parent.Name, condition.Status, condition.ObservedGeneration, obj.GetGeneration()), nil
+					ref, parent.Name, condition.Status, condition.ObservedGeneration, obj.GetGeneration())
 			}
 			accepted = true
 		}
 		all = all && accepted
 	}
 	if !all {
-		return traffic.CannotTell, "", nil
+		return traffic.CannotTell, ""
 	}
-	return traffic.ConfirmedYes, "", nil
+	return traffic.ConfirmedYes, ""
+}
+
+// unreported returns the first Gateway about which the status contains nothing; nil: there is none. A report about another
+// listener or port of the Gateway counts. Other kinds of parents are those of meshes, which may report nothing.
+func (route routeParents) unreported(ref traffic.Ref, obj *unstructured.Unstructured) *traffic.UnreportedParent {
+	reported := map[parentKey]bool{}
+	for _, status := range route.Status.Parents {
+		reported[keyOf(status.ParentRef, obj.GetNamespace()).object()] = true
+	}
+	for _, parent := range route.Spec.ParentRefs {
+		key := keyOf(parent, obj.GetNamespace()).object()
+		if key.group != gatewayv1.GroupName || key.kind != gatewayKind || reported[key] {
+			continue
+		}
+		gvk := ref.GVK
+		gvk.Kind = key.kind
+		return &traffic.UnreportedParent{
+			Route: ref, Parent: traffic.Ref{GVK: gvk, Namespace: key.namespace, Name: key.name},
+			Field: "spec.service.gatewayRefs", RouteCreated: obj.GetCreationTimestamp().Time,
+		}
+	}
+	return nil
 }
 
 func acceptance(conditions []metav1.Condition) *metav1.Condition {
@@ -122,6 +155,9 @@ func acceptance(conditions []metav1.Condition) *metav1.Condition {
 	return nil
 }
 
+// gatewayKind is the default kind of a parent.
+const gatewayKind = "Gateway"
+
 // coreGroup is the name that meshes accept for the group of Services, whose actual name is empty.
 const coreGroup = "core"
 
@@ -131,8 +167,14 @@ type parentKey struct {
 	port                                  int32
 }
 
+// object returns the reference to the parent as a whole, without a listener or port of it.
+func (k parentKey) object() parentKey {
+	k.section, k.port = "", 0
+	return k
+}
+
 func keyOf(ref gatewayv1.ParentReference, namespace string) parentKey {
-	key := parentKey{group: gatewayv1.GroupName, kind: "Gateway", namespace: namespace, name: string(ref.Name)}
+	key := parentKey{group: gatewayv1.GroupName, kind: gatewayKind, namespace: namespace, name: string(ref.Name)}
 	if ref.Group != nil {
 		key.group = string(*ref.Group)
 	}

@@ -291,12 +291,12 @@ func readRoute(t traffic.Target, x traffic.Found, out *traffic.Observed) error {
 		}
 		out.Found = true
 	}
-	confirmation, reason, err := confirmed(x.Ref, x.Object)
-	switch {
-	case err != nil:
+	parents, err := parentsOf(x.Ref, x.Object)
+	if err != nil {
 		return err
-	case out.Confirmed == traffic.ConfirmedNo:
-	case confirmation != traffic.ConfirmedYes:
+	}
+	confirmation, reason := parents.confirmed(x.Ref, x.Object)
+	if out.Confirmed != traffic.ConfirmedNo && confirmation != traffic.ConfirmedYes {
 		out.Confirmed, out.Reason = confirmation, reason
 	}
 	return nil

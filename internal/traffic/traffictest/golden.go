@@ -109,6 +109,9 @@ func observed(t traffic.Target, seen traffic.Observed) string {
 	if seen.Reason != "" {
 		b.WriteString(seen.Reason + "\n")
 	}
+	if seen.Unreported != nil {
+		fmt.Fprintf(&b, "no report on %s for %s\n", seen.Unreported.Route, seen.Unreported.Parent)
+	}
 	return b.String()
 }
 
