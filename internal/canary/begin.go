@@ -145,6 +145,9 @@ func startRelease(s Snapshot, gates release.Gates) Decision {
 		Type: release.Normal, Message: "New revision detected! Scaling up " + s.Plan.targetName(), Phase: string(flaggerv1.CanaryPhaseProgressing),
 		Alert: &release.Alert{Severity: release.Info, Message: "New revision detected, progressing canary analysis.", Metadata: true},
 	})
+	if s.Plan.NoAnalysis {
+		e.addEvents(release.Event{Type: release.Normal, Message: noAnalysisMessage, ObjectOnly: true})
+	}
 	if shipsUnanalyzed(s) {
 		skipAnalysisOnCommand(e)
 	}

@@ -49,8 +49,12 @@ func metricPasses(check Check) gate {
 			g.Events = []release.Event{queryFailedEvent(check, answer)}
 			return g
 		case release.NoData:
-			g.Verdict, g.Opener, g.Message = release.Fail, release.ByTime, "no values found"
+			g.Verdict, g.Opener, g.Message = release.Fail, release.ByTime, noDataMessage
 			g.Events = []release.Event{noValuesEvent(s.Plan, check, answer.Text)}
+			if cause := noDataCause(s, answer); cause != "" {
+				g.Message += ": " + cause
+				g.Events = append(g.Events, release.Event{Type: release.Warning, Message: name + ": " + g.Message, ObjectOnly: true})
+			}
 			return g
 		default: // Broken: only the user or another window changes that
 			g.Verdict, g.Opener, g.Message = release.Fail, release.ByTime, answer.Text
@@ -68,9 +72,10 @@ func providerUnreachable(s Snapshot, query release.Query, check Check, answer re
 		return release.Gate{}, false
 	}
 	nextQuery := s.clampToNow(answer.Began).Add(min(askAgainInterval, s.Plan.Window))
-	message := fmt.Sprintf("the metrics provider is unreachable (%s); this counts as a failed check from %s", answer.Text, countsFrom.UTC().Format(time.TimeOnly))
+	message := fmt.Sprintf("the metrics provider is unreachable (%s): restore it, or correct its address; this counts as a failed check from %s", answer.Text, countsFrom.UTC().Format(time.TimeOnly))
 	if s.Now.Before(nextQuery) {
-		g := release.NewTimedGate("provider-unreachable", nextQuery, message)
+		g := release.NewWaitingGate("provider-unreachable", release.ByAnswer, message)
+		g.Until = nextQuery
 		return g, true
 	}
 	query.Since, query.Request = nextQuery, MetricQuery{Check: check}

@@ -13,8 +13,8 @@
 //	a release      idle.go, begin.go, progress.go, window.go, beforetraffic.go, advance.go, promotion.go
 //	its way back   rollback.go, returning.go, unfinished.go, restart.go, adoption.go, ending.go
 //	other phases   deletion.go, initialise.go, sanitize.go, refused.go, queue.go, blocked.go
-//	all decisions  history.go, unanswered.go, unreadiness.go, steadystate.go, runstate.go, status.go
-//	gates          gatekinds.go, hookgates.go, checkgates.go, judge.go, endpoints.go, gates.go, queries.go
+//	all decisions  history.go, sources.go, unanswered.go, unreadiness.go, steadystate.go, runstate.go, status.go
+//	gates          gatekinds.go, hookgates.go, checkgates.go, nodata.go, notices.go, judge.go, endpoints.go, gates.go, queries.go
 //	facts          deadline.go, revision.go, primary.go, traffic.go, intent.go, ids.go
 //	values         decision.go, snapshot.go, workload.go, conditions.go, phase.go, effects.go, newplan.go, weights.go, plan.go
 //
@@ -39,6 +39,9 @@
 //
 // A gate that sends a query: in addition a type of query (queries.go), which canary/controller/ask.go resolves, queryOf
 // (gatekinds.go) and passingAnswer (forecast.go).
+//
+// A notice, which delays nothing: a message of the plan (Plan.Warnings, newplan.go) or a fact of the snapshot that withNotices
+// (notices.go) adds, and a row in docs/gates.md.
 //
 // An effect: its type in effects.go, and a case in canary/controller/apply.go: test/borders fails without it. withEffect
 // (forecast.go) if decisions depend on its result, and the worlds that apply effects in tests (world_test.go).

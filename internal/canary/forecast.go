@@ -80,7 +80,7 @@ func idealSnapshot(s Snapshot) Snapshot {
 	s.Workload.Primary = withPods(s.Workload.Primary, max(s.Workload.Primary.Replicas, 1))
 	s.Workload.Target = withPods(s.Workload.Target, s.Workload.Target.Replicas)
 	s.Workload.Target.Found = true
-	s.Route.Problem, s.Route.Reason, s.Route.Confirmation = "", "", Confirmed
+	s.Route.Problem, s.Route.Reason, s.Route.Confirmation, s.Route.Unreported = "", "", Confirmed, Unreported{}
 	return s
 }
 

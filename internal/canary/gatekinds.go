@@ -10,6 +10,7 @@ import (
 // Anchors of the headings in docs/gates.md.
 const (
 	sectionUserAction     = "user-action-required"
+	sectionNotices        = "notices"
 	sectionInitialization = "initialization"
 	sectionStart          = "before-a-release-starts"
 	sectionRelease        = "during-a-release"
@@ -55,20 +56,20 @@ func GateKinds() release.GateKinds {
 		suspended,
 		gateKind("peer", release.ByUser, sectionUserAction),
 		gateKind("obstacle", release.ByUser, sectionUserAction),
-		gateKind("plan", release.ByUser, sectionUserAction),
+		gateKind("plan", release.ByUser, sectionUserAction, sectionNotices),
 		ofWorkload(gateKind("target", release.ByUser, sectionUserAction)),
 		gateKind("autoscaler", release.ByUser, sectionUserAction),
-		gateKind("references", release.ByUser, sectionUserAction),
+		gateKind("references", release.ByUser, sectionUserAction, sectionNotices),
 		gateKind("refused", release.ByUser, sectionUserAction),
 		gateKind("refused-step", release.ByUser, sectionUserAction),
 		gateKind("fault", release.ByUser, sectionUserAction),
 
-		perRun(gateKind("metrics-available", release.ByAnswer, sectionInitialization)),
+		perRun(gateKind("metrics-available", release.ByAnswer, sectionNotices, sectionInitialization)),
 		ofWorkload(gateKind("primary-ready", release.ByCluster, sectionInitialization, sectionStart, sectionRelease, sectionEnd)),
 		ofWorkload(gateKind("primary-endpoints", release.ByCluster, sectionInitialization, sectionEnd)),
 		drained,
 
-		ofRoute(gateKind("route", release.ByCluster, sectionStart)),
+		ofRoute(gateKind("route", release.ByCluster, sectionNotices, sectionStart)),
 		gateKind("turn", release.ByCluster, sectionStart),
 		perRun(gateKind("confirm-rollout/HOOK", release.ByUser, sectionStart)),
 
@@ -83,7 +84,7 @@ func GateKinds() release.GateKinds {
 		perWindow(gateKind("rollout/HOOK", release.ByTime, sectionRelease)),
 		gateKind("old-samples", release.ByTime, sectionRelease),
 		perWindow(gateKind("METRIC", release.ByTime, sectionRelease)),
-		perWindow(gateKind("provider-unreachable", release.ByTime, sectionRelease)),
+		perWindow(gateKind("provider-unreachable", release.ByAnswer, sectionRelease)),
 		perWindow(gateKind("confirm-promotion/HOOK", release.ByUser, sectionRelease)),
 
 		ofWorkload(gateKind("primary-restored", release.ByCluster, sectionEnd)),

@@ -73,6 +73,12 @@ func worlds() *rapid.Generator[*world] {
 		w.history = []content{{template: "v1"}}
 		w.newestTemplate = drawTime(t, "newest")
 		w.endpointsDelayed, w.endpointsUnreadable = rapid.Bool().Draw(t, "late"), rare("unread")
+		if rare("missing alert provider") {
+			w.missingAlertProviders = []string{"alert provider slack.shop does not exist"}
+		}
+		if rare("unreported parent") {
+			w.unreported = canary.Unreported{Message: "Gateway gatway.edge does not exist", Since: drawTime(t, "unreported")}
+		}
 		w.status = storedStatus(drawStatus(t))
 		w.deleting, w.finalizer = rare("deleting"), rare("finalizer")
 		if rare("obstacle") {
@@ -206,7 +212,7 @@ func snapshots() *rapid.Generator[canary.Snapshot] {
 			if len(w.pending) == 0 {
 				break
 			}
-			w.answer(rapid.SampledFrom([]string{"good", "bad", "yes", "no:no", "unreachable:away", "no-data:none", "broken:bad"}).Draw(t, "answer"))
+			w.answer(rapid.SampledFrom([]string{"good", "bad", "yes", "no:no", "unreachable:away", "no-data:none", "no-data-but-primary-has", "broken:bad"}).Draw(t, "answer"))
 			w.now = w.now.Add(time.Duration(rapid.SampledFrom([]int{0, 0, 1, 60, 90}).Draw(t, "later")) * time.Second)
 		}
 		return w.snapshot()
@@ -217,7 +223,7 @@ func snapshots() *rapid.Generator[canary.Snapshot] {
 func clone(s canary.Snapshot) canary.Snapshot {
 	s.Status = *s.Status.DeepCopy()
 	s.Answers = maps.Clone(s.Answers)
-	s.MissingReferences = slices.Clone(s.MissingReferences)
+	s.MissingReferences, s.MissingAlertProviders = slices.Clone(s.MissingReferences), slices.Clone(s.MissingAlertProviders)
 	s.Workload.Configs, s.Workload.FlaggerConfigs = maps.Clone(s.Workload.Configs), maps.Clone(s.Workload.FlaggerConfigs)
 	s.Plan.StepWeights, s.Plan.Hooks, s.Plan.Checks = slices.Clone(s.Plan.StepWeights), slices.Clone(s.Plan.Hooks), slices.Clone(s.Plan.Checks)
 	s.Plan.ValidationErrors, s.Plan.Warnings = slices.Clone(s.Plan.ValidationErrors), slices.Clone(s.Plan.Warnings)

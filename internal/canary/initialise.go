@@ -81,25 +81,3 @@ func primaryReadyFirstTime(s Snapshot) release.Gate {
 		return release.NewPassingGate("primary-ready", formatPods(primary))
 	}
 }
-
-// metricSourcesReachable checks once whether the metrics providers are available. It is informational: a release that cannot be
-// measured does not advance later, but the initialisation needs no metrics.
-func metricSourcesReachable(s Snapshot) release.Gate {
-	if s.Plan.SkipAnalysis {
-		return release.NewPassingGate(sourcesGate, "analysis is skipped")
-	}
-	query := release.Query{ID: "sources/" + s.UID, Request: SourcesQuery{Checks: s.Plan.Checks}}
-	answer, ok := s.Answers.AnswerTo(query)
-	switch {
-	case !ok:
-		return release.NewQueryGate(sourcesGate, query, "checking whether the metrics providers are available")
-	case answer.Outcome == release.Yes:
-		g := release.NewPassingGate(sourcesGate, "all metrics providers are available")
-		g.Events = []release.Event{{Type: release.Normal, Message: "all the metrics providers are available!", Persistent: true}}
-		return g
-	default:
-		g := release.NewPassingGate(sourcesGate, "some metrics providers are unavailable, initialization continues: "+answer.Text)
-		g.Events = []release.Event{{Type: release.Warning, Message: "Error checking metric providers: " + answer.Text, Persistent: true, Internal: true}}
-		return g
-	}
-}

@@ -32,9 +32,9 @@ func decideWithOtherController(s Snapshot) Decision {
 }
 
 // completeDecision records and reports what applies to a decision of every phase: workloads that are not ready, services that do
-// not respond, and the history of releases.
+// not respond, settings that the user should correct, and the history of releases.
 func completeDecision(s Snapshot, d Decision) Decision {
-	return withHistory(s, withUnansweredCondition(s, withUnreadiness(s, d)))
+	return withHistory(s, withNotices(s, withUnansweredCondition(s, withUnreadiness(s, d))))
 }
 
 // decide reads like the manual: an impossible status, deletion, suspension, blocking problems, then the phase.
@@ -80,7 +80,7 @@ func decide(s Snapshot) Decision {
 	case flaggerv1.CanaryPhaseFinalising:
 		return continueFinalising(s)
 	default: // idle: Initialized, Succeeded, Failed, and phases that only a newer version of Serin writes
-		return withTrafficRescue(s, reconcileIdle(s))
+		return withTrafficRescue(s, withUnavailableSources(s, reconcileIdle(s)))
 	}
 }
 

@@ -3,6 +3,7 @@ package canary
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"time"
 
@@ -59,7 +60,7 @@ func NewPlan(c *flaggerv1.Canary, settings Settings) Plan {
 		Apex:     cmp.Or(c.Spec.Service.Name, c.Spec.TargetRef.Name),
 		Provider: c.Spec.Provider,
 		Deadline: DefaultDeadline, Drain: settings.Drain,
-		SkipAnalysis: c.Spec.SkipAnalysis || analysis == nil, Suspended: c.Spec.Suspend, RevertOnDeletion: c.Spec.RevertOnDeletion,
+		SkipAnalysis: c.Spec.SkipAnalysis || analysis == nil, NoAnalysis: analysis == nil, Suspended: c.Spec.Suspend, RevertOnDeletion: c.Spec.RevertOnDeletion,
 	}
 	if p.Provider == "" {
 		p.Provider = settings.Provider
@@ -72,6 +73,7 @@ func NewPlan(c *flaggerv1.Canary, settings Settings) Plan {
 		analysis = &flaggerv1.CanaryAnalysis{}
 	}
 	p.Window, p.WindowRaised = windowLength(analysis.Interval, settings.MinInterval)
+	p.checkDurations(analysis)
 	p.Threshold = min(max(analysis.Threshold, 1), maxCount)
 	features := settings.Features(p.Provider)
 	p.Joins = features.Joins
@@ -96,6 +98,40 @@ func windowLength(interval string, minimum time.Duration) (time.Duration, bool) 
 	}
 	return max(d, minimum), d < minimum
 }
+
+// checkDurations adds a warning for each duration that is not one: the pattern of the CustomResourceDefinition accepts every text
+// that begins like a duration, such as 30sec. As in Flagger, intervals then have their default, and calls of the webhook fail.
+func (p *Plan) checkDurations(analysis *flaggerv1.CanaryAnalysis) {
+	check := func(field, text, consequence string, usable func(time.Duration) bool) {
+		switch d, err := time.ParseDuration(text); {
+		case text == "", err == nil && usable(d):
+		case err != nil:
+			p.addWarning("%s is %q, which is not a duration: %s. Write %s", field, text, consequence, intendedDuration(text))
+		default:
+			p.addWarning("%s is %q, which is not positive: %s. Write %s", field, text, consequence, intendedDuration(text))
+		}
+	}
+	isPositive := func(d time.Duration) bool { return d > 0 }
+	anything := func(time.Duration) bool { return true }
+	check("spec.analysis.interval", analysis.Interval, fmt.Sprintf("%ds is used", int(p.Window.Seconds())), isPositive)
+	for i, metric := range analysis.Metrics {
+		check(fmt.Sprintf("spec.analysis.metrics[%d].interval", i), metric.Interval, DefaultMetricInterval+" is used", anything)
+	}
+	for i, hook := range analysis.Webhooks {
+		check(fmt.Sprintf("spec.analysis.webhooks[%d].timeout", i), hook.Timeout, "each call fails", anything)
+	}
+}
+
+// intendedDuration returns the duration that the user probably meant, such as 30s for 30sec, or an example.
+func intendedDuration(text string) string {
+	if match := durationPrefix.FindStringSubmatch(text); match != nil {
+		return match[1] + match[2]
+	}
+	return "for example 30s"
+}
+
+// durationPrefix matches a number other than 0 and its unit.
+var durationPrefix = regexp.MustCompile(`^([1-9][0-9]*) *(ms|s|m|h)`)
 
 func (p *Plan) readStrategy(analysis *flaggerv1.CanaryAnalysis, features Features) {
 	if !features.Known {

@@ -53,6 +53,8 @@ type Plan struct {
 	Drain        time.Duration
 
 	SkipAnalysis, Suspended, RevertOnDeletion bool
+	// NoAnalysis is true if the spec has no analysis, so that every revision is promoted without one.
+	NoAnalysis bool
 	// Cookie and PrimaryCookie are the names of the session cookies; empty: none.
 	Cookie, PrimaryCookie string
 	Hooks                 []flaggerv1.CanaryWebhook

@@ -296,3 +296,31 @@ func TestReferencesOfTheSameNamespaceAreAllowed(t *testing.T) {
 		t.Errorf("blocked by %v", plan.ValidationErrors)
 	}
 }
+
+// TestTextsThatOnlyBeginLikeDurationsAreReported: the CustomResourceDefinition accepts them, and Flagger's defaults apply.
+func TestTextsThatOnlyBeginLikeDurationsAreReported(t *testing.T) {
+	const interval = "spec.analysis.interval"
+	for _, test := range []struct{ interval, metric, timeout, want string }{
+		{"", "", "", ""},
+		{"30s", "1m30s", "5s", ""},
+		{"30sec", "", "", interval + ` is "30sec", which is not a duration: 60s is used. Write 30s`},
+		{"30min", "", "", interval + ` is "30min", which is not a duration: 60s is used. Write 30m`},
+		{"10s,", "", "", interval + ` is "10s,", which is not a duration: 60s is used. Write 10s`},
+		{"0s", "", "", interval + ` is "0s", which is not positive: 60s is used. Write for example 30s`},
+		{"0x", "", "", interval + ` is "0x", which is not a duration: 60s is used. Write for example 30s`},
+		{"30s", "5mins", "", `spec.analysis.metrics[0].interval is "5mins", which is not a duration: 1m is used. Write 5m`},
+		{"30s", "", "10seconds", `spec.analysis.webhooks[0].timeout is "10seconds", which is not a duration: each call fails. Write 10s`},
+	} {
+		c := &flaggerv1.Canary{}
+		c.Spec.TargetRef = flaggerv1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "cart"}
+		c.Spec.Analysis = &flaggerv1.CanaryAnalysis{
+			Interval: test.interval, StepWeight: 10,
+			Metrics:  []flaggerv1.CanaryMetric{{Name: canary.SuccessRate, Interval: test.metric}},
+			Webhooks: []flaggerv1.CanaryWebhook{{Name: "smoke", Timeout: test.timeout}},
+		}
+		plan := canary.NewPlan(c, canary.Settings{Provider: "istio", Features: testFeatures})
+		if got := strings.Join(plan.Warnings, "\n"); got != test.want || len(plan.ValidationErrors) > 0 {
+			t.Errorf("%+v:\ngot  %s\nwant %s\nerrors %q", test, got, test.want, plan.ValidationErrors)
+		}
+	}
+}

@@ -23,6 +23,16 @@ type HookQuery struct {
 // MetricQuery queries one measurement.
 type MetricQuery struct{ Check Check }
 
+// PrimaryData reports whether a query that returned no data for the canary returns data for the primary. It is the detail of the
+// answer; there is none if the query does not depend on the target.
+type PrimaryData string
+
+// The values of PrimaryData.
+const (
+	PrimaryHasData   PrimaryData = "data"
+	PrimaryHasNoData PrimaryData = "no-data"
+)
+
 // SourcesQuery checks whether the sources of all checks are reachable.
 type SourcesQuery struct{ Checks []Check }
 

@@ -207,6 +207,7 @@ func (s *scenario) printGates(b *strings.Builder, gates release.Gates) {
 	var passed, deferred []string
 	for _, g := range gates {
 		switch {
+		case g.IsNotice():
 		case g.Verdict == release.Pass && g.Message == "": // nothing was evaluated
 		case g.Verdict == release.Pass && strings.HasPrefix(g.Message, "lifted"):
 			passed = append(passed, g.Name+" ("+g.Message+")")
@@ -220,7 +221,11 @@ func (s *scenario) printGates(b *strings.Builder, gates release.Gates) {
 		fmt.Fprintf(b, "  pass %s\n", strings.Join(passed, ", "))
 	}
 	for _, g := range gates {
-		if g.Verdict == release.Pass || isDeferred(g) {
+		switch {
+		case g.IsNotice():
+			fmt.Fprintf(b, "  notice %s: %s\n", g.Name, g.Message)
+			continue
+		case g.Verdict == release.Pass, isDeferred(g):
 			continue
 		}
 		fmt.Fprintf(b, "  %s %s (%s): %s\n", g.Verdict, g.Name, g.Opener, g.Message)
@@ -321,7 +326,7 @@ func workloadText(p workload) string {
 // applySetting changes the spec or the world.
 func (s *scenario) applySetting(t *testing.T, d *datadriven.TestData, arg datadriven.CmdArg) {
 	w := s.world
-	if w.spec.Analysis == nil {
+	if w.spec.Analysis == nil && !w.noAnalysis {
 		w.spec.Analysis = &flaggerv1.CanaryAnalysis{Interval: "1m", Threshold: 1}
 		w.spec.TargetRef = flaggerv1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "cart"}
 	}
@@ -364,6 +369,10 @@ func (s *scenario) applySetting(t *testing.T, d *datadriven.TestData, arg datadr
 		w.spec.TargetRef.Kind = value(arg)
 	case "drain":
 		w.settings.Drain = duration(t, d, arg)
+	case "no-analysis":
+		w.spec.Analysis = nil
+		w.noAnalysis = true
+		return
 	case "skip":
 		w.spec.SkipAnalysis = value(arg) != "no"
 	case "suspend":
@@ -378,6 +387,8 @@ func (s *scenario) applySetting(t *testing.T, d *datadriven.TestData, arg datadr
 		a.Webhooks = hooks(arg.Vals)
 	case "checks":
 		a.Metrics = checks(t, d, arg.Vals)
+	case "sources": // the answer to the first query of the metrics providers
+		w.standingAnswers["sources"] = value(arg)
 	case "pods":
 		w.instantPods = value(arg) == "instant"
 	case "replicas":
@@ -520,6 +531,18 @@ func (s *scenario) setFact(t *testing.T, d *datadriven.TestData, arg datadriven.
 			w.flagger = canary.OtherController{Sign: "its Lease is held", Until: w.now.Add(held)}
 		default:
 			w.flagger = canary.OtherController{Sign: "its Deployment has ready pods"}
+		}
+	case "port-warning":
+		w.portWarning = "spec.service.port is 9898, which is not a containerPort of Deployment cart (8080)"
+	case "missing-alert-provider":
+		w.missingAlertProviders = nil
+		if value(arg) != "nothing" {
+			w.missingAlertProviders = []string{"alert provider " + value(arg) + ".shop does not exist"}
+		}
+	case "unreported": // a parent of the route, or nothing
+		w.unreported = canary.Unreported{}
+		if value(arg) != "nothing" {
+			w.unreported = canary.Unreported{Message: "Gateway " + value(arg) + " does not exist", Since: w.now}
 		}
 	case "missing":
 		w.missingReferences = nil

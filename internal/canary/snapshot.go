@@ -27,6 +27,8 @@ type Snapshot struct {
 	OtherController OtherController
 	// MissingReferences are messages about referenced metric templates and Secrets that do not exist.
 	MissingReferences []string
+	// MissingAlertProviders are messages about alert providers that do not exist: the release runs, but their alerts are not sent.
+	MissingAlertProviders []string
 	// Command is the user's command, as <verb>@<run>; empty: none.
 	Command  string
 	Workload Workload
@@ -69,6 +71,17 @@ type Route struct {
 	Confirmation
 	// Reason explains why the route is not confirmed.
 	Reason string
+	// Unreported is a parent of the route about which no router has reported.
+	Unreported Unreported
+}
+
+// Unreported is a parent of a route, such as a Gateway, about which no router has reported in the status of the route. The zero
+// value: there is none.
+type Unreported struct {
+	// Message describes the problem for users; empty: there is none.
+	Message string
+	// Since is the time from which the report is missing.
+	Since time.Time
 }
 
 // serin returns status.serin; the zero value if there is none.

@@ -52,6 +52,12 @@ func withUnansweredCondition(s Snapshot, d Decision) Decision {
 // unansweredCondition returns the condition about a missing answer. due is the time at which an answer that is still missing is
 // reported.
 func unansweredCondition(s Snapshot, d Decision) (condition *flaggerv1.CanaryCondition, due time.Time) {
+	if gate := d.Gates.Named(sourcesGate); gate != nil && gate.IsNotice() {
+		if gate.Answer == nil { // not checked again since a restart
+			return findCondition(s.Status, flaggerv1.ConditionUnanswered), time.Time{}
+		}
+		return unavailableSourcesCondition(*gate.Answer), time.Time{}
+	}
 	for _, gate := range d.Gates {
 		if answer := gate.Answer; answer != nil && answer.Outcome == release.Unreachable {
 			return silentServiceCondition(s, gate, answer.ID, fmt.Sprintf("has not responded since %s (%s)", formatClock(answer.Began), release.Truncate(answer.Text, maxReason))), time.Time{}
@@ -91,6 +97,19 @@ func silentServiceCondition(s Snapshot, gate release.Gate, queryID, observation 
 	_, hook, _ := strings.Cut(gate.Name, "/")
 	c.Message = fmt.Sprintf("Webhook %s %s: check the service at its URL; the release continues automatically when the service responds", hook, observation)
 	return c
+}
+
+// unavailableSourcesMessage is the message about metrics providers that were unavailable before the first release.
+func unavailableSourcesMessage(answer release.Answer) string {
+	return fmt.Sprintf("The metrics providers are unavailable (%s): no release advances until the operator starts them, or corrects their addresses",
+		release.Truncate(answer.Text, maxReason))
+}
+
+// unavailableSourcesCondition is the condition about metrics providers that are unavailable before the first release.
+func unavailableSourcesCondition(answer release.Answer) *flaggerv1.CanaryCondition {
+	return &flaggerv1.CanaryCondition{
+		Type: flaggerv1.ConditionUnanswered, Status: corev1.ConditionTrue, Reason: reasonProviderUnreachable, Message: unavailableSourcesMessage(answer),
+	}
 }
 
 // unansweredReason is the reason of the condition for a gate. A rollout hook has two gates: one that calls it, one that

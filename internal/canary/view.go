@@ -46,7 +46,7 @@ func View(s Snapshot, unread ...release.Part) release.View {
 // decision that follows at once.
 func decideForView(s Snapshot) (Snapshot, Decision) {
 	d := Next(s)
-	if len(d.Gates) > 0 || !slices.Equal(d.Stamp, []release.Stamp{release.StampSince}) || d.Status.Phase != s.Status.Phase {
+	if len(d.Gates.Conditions()) > 0 || !slices.Equal(d.Stamp, []release.Stamp{release.StampSince}) || d.Status.Phase != s.Status.Phase {
 		return s, d
 	}
 	s.Status = *d.Status.DeepCopy()

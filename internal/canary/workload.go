@@ -11,7 +11,9 @@ type Workload struct {
 	// Problem is the reason why the target cannot be used, in Flagger's words; empty: none.
 	Problem string
 	// ScalerProblem is the reason why the autoscaler cannot be used; empty: none.
-	ScalerProblem   string
+	ScalerProblem string
+	// PortWarning is a message about a target port that no container declares; empty: one does, or none declares any port.
+	PortWarning     string
 	Target, Primary WorkloadState
 	// Images are the images of the target's containers, in their order; none if the target has no pod template.
 	Images []string

@@ -31,6 +31,10 @@ type world struct {
 	targetConflict, command string
 	flagger                 canary.OtherController
 	missingReferences       []string
+	missingAlertProviders   []string
+	unreported              canary.Unreported
+	portWarning             string
+	noAnalysis              bool
 
 	target, primary workload
 	targetProblem   string
@@ -174,9 +178,10 @@ func (w *world) snapshot() canary.Snapshot {
 	w.publish()
 	s := canary.Snapshot{
 		Now: w.now, UID: "uid", Generation: w.generation, Plan: w.plan(), Status: *w.status.DeepCopy(),
-		Deleting: w.deleting, Finalizer: w.finalizer, TargetConflict: w.targetConflict, OtherController: w.flagger, MissingReferences: w.missingReferences, Command: w.command, Queue: w.queue,
+		Deleting: w.deleting, Finalizer: w.finalizer, TargetConflict: w.targetConflict, OtherController: w.flagger, MissingReferences: w.missingReferences, MissingAlertProviders: w.missingAlertProviders, Command: w.command, Queue: w.queue,
 		Workload: canary.Workload{
-			Problem: w.targetProblem, Images: []string{"shop/cart:" + w.target.template}, Target: w.target.state("cart"), Primary: w.primary.state("cart-primary"),
+			Problem: w.targetProblem, PortWarning: w.portWarning, Images: []string{"shop/cart:" + w.target.template},
+			Target: w.target.state("cart"), Primary: w.primary.state("cart-primary"),
 			ApexSelectsTarget: !w.apex,
 			SameTemplate:      w.primary.found && w.target.content == w.primary.content,
 			Configs:           w.target.configs(), FlaggerConfigs: w.target.configs(), NewestTemplateTime: w.newestTemplate,
@@ -199,6 +204,7 @@ func (w *world) snapshot() canary.Snapshot {
 	case route != nil:
 		s.Route = *route
 	}
+	s.Route.Unreported = w.unreported
 	for i, copy := range []*canary.WorkloadState{&s.Workload.Target, &s.Workload.Primary} {
 		w.track[i] = w.track[i].Observe(*copy, w.now)
 		copy.Track = w.track[i]
@@ -326,7 +332,8 @@ func queryName(query release.Query) string {
 	}
 }
 
-// answerTo parses an answer: good, bad, yes, no, no:text, 99.5, no-data, broken:text, unreachable:text.
+// answerTo parses an answer: good, bad, yes, no, no:text, 99.5, no-data, broken:text, unreachable:text, and
+// no-data-but-primary-has, no-data-nor-primary.
 func answerTo(query release.Query, value string) release.Answer {
 	outcome, text, _ := strings.Cut(value, ":")
 	if number, err := strconv.ParseFloat(value, 64); err == nil {
@@ -349,6 +356,10 @@ func answerTo(query release.Query, value string) release.Answer {
 			return release.Answer{Outcome: release.Yes}
 		}
 		return release.Answer{Outcome: release.No}
+	case value == "no-data-but-primary-has":
+		return release.Answer{Outcome: release.NoData, Detail: canary.PrimaryHasData}
+	case value == "no-data-nor-primary":
+		return release.Answer{Outcome: release.NoData, Detail: canary.PrimaryHasNoData}
 	default:
 		return release.Answer{Outcome: release.Outcome(outcome), Text: text}
 	}

@@ -46,9 +46,11 @@ type Explanations struct {
 }
 
 // WaitsFor is the usual Explanations.WaitsFor. A gate that time opens needs no explanation: the write that began its wait
-// shows it.
+// shows it. A notice delays nothing, but users must be able to find it in the status.
 func WaitsFor(gate StatusGate) string {
 	switch {
+	case gate.Verdict == string(release.Pass) && gate.Opener == string(release.ByUser):
+		return "notice"
 	case gate.Verdict == string(release.Pass) || gate.Verdict == "" || gate.Opener == string(release.ByTime):
 		return ""
 	case gate.Verdict == string(release.Fail):
@@ -65,7 +67,7 @@ type Evaluation struct {
 	Gates release.Gates
 	// Shown are the gates in the status.
 	Shown []StatusGate
-	// Provisional is true for a decision that another one follows at once. If it has no gates, it does not end a wait.
+	// Provisional is true for a decision that another one follows at once. If it has no gates but notices, it does not end a wait.
 	Provisional bool
 	// Pruned is true if the status cannot show gates because the installed CRD prunes them.
 	Pruned bool
@@ -127,13 +129,15 @@ func (m *Memory[E]) Explain(key types.NamespacedName, evaluation Evaluation) Exp
 		if rules.WaitsFor(gate) == "" {
 			continue
 		}
-		out.Due = out.Due || gate.Opener != string(release.ByTime) && evaluation.Gates.First() == nil // the object waits for nothing
-		if _, evaluated := waits[id]; !evaluated && rules.Complete {
+		current, evaluated := waits[id]
+		lasts := evaluated && current.reason == rules.WaitsFor(gate)                                            // a notice
+		out.Due = out.Due || gate.Opener != string(release.ByTime) && evaluation.Gates.First() == nil && !lasts // the object waits for nothing
+		if !evaluated && rules.Complete {
 			waits[id] = rules.trackWait(e.waits[id], StatusGate{Name: gate.Name}, false, gate, now)
 			out = out.withWait(waits[id], now)
 		}
 	}
-	if len(evaluation.Gates) > 0 || !evaluation.Provisional {
+	if len(evaluation.Gates.Conditions()) > 0 || !evaluation.Provisional {
 		e.waits = waits
 	}
 	if evaluation.Pruned {

@@ -284,3 +284,26 @@ func TestMemorySchedulesAndForgets(t *testing.T) {
 		t.Errorf("got %v, want nothing", m.Keys())
 	}
 }
+
+// TestANoticeIsShownOnceAndRemovedOnce: it delays nothing, but users find it in the status of a release that is idle.
+func TestANoticeIsShownOnceAndRemovedOnce(t *testing.T) {
+	m := newMemory()
+	gates := release.Gates{release.NewNotice("plan", "no analysis")}
+	if e := m.Explain(cart, Evaluation{Gates: gates, Now: noon}); e.Due || !e.At.Equal(noon.Add(ExplainAfter)) {
+		t.Fatalf("immediately: got %+v", e)
+	}
+	e := m.Explain(cart, Evaluation{Gates: gates, Now: noon.Add(ExplainAfter)})
+	if !e.Due || len(e.Gates) != 1 || e.Gates[0].Verdict != "pass" || e.Gates[0].Opener != "person" {
+		t.Fatalf("after half a minute: got %+v", e)
+	}
+	for _, m := range []*Memory[struct{}]{m, newMemory()} {
+		if again := m.Explain(cart, Evaluation{Gates: gates, Shown: e.Gates, Now: noon.Add(time.Hour)}); again.IsPending() {
+			t.Errorf("shown: got %+v", again)
+		}
+		// A decision that is followed by another one need not have gates.
+		m.Explain(cart, Evaluation{Gates: gates, Provisional: true, Shown: e.Gates, Now: noon.Add(time.Hour)})
+		if gone := m.Explain(cart, Evaluation{Shown: e.Gates, Now: noon.Add(time.Hour)}); !gone.Due {
+			t.Errorf("corrected: got %+v", gone)
+		}
+	}
+}

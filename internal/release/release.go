@@ -149,7 +149,7 @@ type Gate struct {
 	Verdict Verdict
 	// Message describes the observation, without a full stop.
 	Message string
-	// Opener is set unless the gate passes.
+	// Opener is set unless the gate passes. A gate that passes with the opener ByUser is a notice.
 	Opener Opener
 	// Until is the time at which the gate opens, or is evaluated again.
 	Until time.Time
@@ -167,6 +167,9 @@ type Gate struct {
 	// Events are sent when the decision takes effect.
 	Events []Event
 }
+
+// IsNotice reports whether the gate passes although the user should correct what its message describes.
+func (g Gate) IsNotice() bool { return g.Verdict == Pass && g.Opener == ByUser }
 
 // Gates are conditions in the order in which they were evaluated.
 type Gates []Gate
@@ -188,6 +191,11 @@ func (g Gates) First() *Gate {
 	return &g[i]
 }
 
+// Conditions returns the gates without the notices among them.
+func (g Gates) Conditions() Gates {
+	return slices.DeleteFunc(slices.Clone(g), Gate.IsNotice)
+}
+
 // Named returns the gate with a name; nil: it was not evaluated.
 func (g Gates) Named(name string) *Gate {
 	i := slices.IndexFunc(g, func(g Gate) bool { return g.Name == name })
@@ -197,22 +205,23 @@ func (g Gates) Named(name string) *Gate {
 	return &g[i]
 }
 
-// Wake returns the earliest time at which one of the gates opens; zero: time opens none of them.
+// Wake returns the earliest time at which one of the gates opens, or at which a notice is evaluated again; zero: there is
+// none.
 func (g Gates) Wake() time.Time {
 	var at time.Time
 	for _, gate := range g {
-		if gate.Verdict != Pass && !gate.Until.IsZero() && (at.IsZero() || gate.Until.Before(at)) {
+		if (gate.Verdict != Pass || gate.IsNotice()) && !gate.Until.IsZero() && (at.IsZero() || gate.Until.Before(at)) {
 			at = gate.Until
 		}
 	}
 	return at
 }
 
-// Queries returns the queries that the gates send.
+// Queries returns the queries that the gates send. A notice may send one to learn whether it still applies.
 func (g Gates) Queries() []Query {
 	var out []Query
 	for _, gate := range g {
-		if gate.Verdict == Ask && gate.Pending != nil {
+		if (gate.Verdict == Ask || gate.IsNotice()) && gate.Pending != nil {
 			out = append(out, *gate.Pending)
 		}
 	}
@@ -252,6 +261,11 @@ func (g Gates) Events() []Event {
 // NewPassingGate returns a gate that passes.
 func NewPassingGate(name, message string) Gate {
 	return Gate{Name: name, Verdict: Pass, Message: message}
+}
+
+// NewNotice returns a gate that delays nothing: its message describes what the user should correct.
+func NewNotice(name, message string) Gate {
+	return Gate{Name: name, Verdict: Pass, Opener: ByUser, Message: message}
 }
 
 // NewTimedGate returns a gate that opens at a time.

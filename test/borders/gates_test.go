@@ -86,6 +86,9 @@ type gateRow struct{ section, name, opener string }
 // userSection is the section whose table has an action of the user in place of the opener.
 const userSection = "user-action-required"
 
+// noticesSection is the section whose gates pass, so that its table has an action of the user in place of the opener.
+const noticesSection = "notices"
+
 // openerWords are the words for openers in their column.
 var openerWords = map[release.Opener][]string{
 	release.ByTime: {"time"}, release.ByCluster: {"cluster"}, release.ByAnswer: {"answer"}, release.ByUser: {"person", "user"},
@@ -94,6 +97,9 @@ var openerWords = map[release.Opener][]string{
 // differsFrom describes how the opener of a row differs from the openers in the list; empty if it does not. Gates with
 // several sections may refer to another row.
 func (r gateRow) differsFrom(kind release.GateKind) string {
+	if r.section == noticesSection {
+		return ""
+	}
 	if r.section == userSection {
 		if !slices.Equal(kind.Openers, []release.Opener{release.ByUser}) {
 			return "is below User action required, but the user is not its only opener"

@@ -6,15 +6,20 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/release"
 )
 
 // chatServer records the alerts that it is sent, and rejects the first of each.
@@ -89,5 +94,44 @@ func TestAlertsNameTheCauseAndAreRetried(t *testing.T) {
 	want := []string{"Failed checks threshold reached 1 | Cause: errors 7.50 > 1 | Severity: error"}
 	if diff := cmp.Diff(want, c.messages()); diff != "" {
 		t.Errorf("alerts (-want +got):\n%s", diff)
+	}
+}
+
+// TestAMissingAlertProviderIsReportedOnceAndBlocksNothing: in an event and, half a minute later, in the status.
+func TestAMissingAlertProviderIsReportedOnceAndBlocksNothing(t *testing.T) {
+	cart := canaryWithQueries("cart", "http://127.0.0.1:1", "http://127.0.0.1:1")
+	cart.Spec.Analysis.Webhooks, cart.Spec.Analysis.Metrics = nil, nil
+	cart.Spec.Analysis.Alerts = []flaggerv1.CanaryAlert{{Name: "on-call", Severity: "error", ProviderRef: flaggerv1.CrossNamespaceObjectReference{Name: "slack"}}}
+	w := newTestCluster(t, outbound.Policy{AllowLoopback: true}, cart)
+	key := client.ObjectKeyFromObject(cart)
+	w.waitForPhase(t, key, flaggerv1.CanaryPhaseInitialized)
+	w.workloads.deploy(w.canary(t, key))
+	w.waitForPhase(t, key, flaggerv1.CanaryPhaseSucceeded)
+	const warning = `alert provider slack.shop does not exist, so the alerts of "on-call" are not sent: create it, or correct spec.analysis.alerts[0].providerRef`
+	var reported []corev1.Event
+	w.waitFor(t, "the event", func() (bool, string) {
+		events := &corev1.EventList{}
+		if err := w.client.List(t.Context(), events); err != nil {
+			t.Fatal(err)
+		}
+		reported = slices.DeleteFunc(events.Items, func(e corev1.Event) bool { return e.Message != warning })
+		return len(reported) > 0, ""
+	})
+	if len(reported) != 1 || reported[0].Count != 1 || reported[0].Type != corev1.EventTypeWarning {
+		t.Errorf("got %d events, %+v", len(reported), reported)
+	}
+	for _, c := range w.canary(t, key).Status.Conditions {
+		if c.Type == flaggerv1.ConditionBlocked {
+			t.Errorf("the Canary is blocked: %s", c.Message)
+		}
+	}
+	s, err := w.reconciler.Snapshot(t.Context(), w.canary(t, key), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	view := canary.View(s)
+	i := slices.IndexFunc(view.Gates, func(g release.GateView) bool { return g.IsNotice() })
+	if view.State != release.Idle || i < 0 || view.Gates[i].Name != "references" || view.Gates[i].Message != warning {
+		t.Errorf("the view shows %s %+v", view.State, view.Gates)
 	}
 }

@@ -149,7 +149,7 @@ func (a *Asker) callHook(ctx context.Context, c *flaggerv1.Canary, query canary.
 
 // measure queries one value, and retries while there is no data.
 func (a *Asker) measure(ctx context.Context, c *flaggerv1.Canary, check canary.Check) release.Answer {
-	provider, query, broken := a.resolve(ctx, c, check)
+	provider, query, broken := a.resolve(ctx, c, check, c.Spec.TargetRef.Name)
 	if broken != nil {
 		return *broken
 	}
@@ -173,6 +173,9 @@ func (a *Asker) measure(ctx context.Context, c *flaggerv1.Canary, check canary.C
 	answer := release.Answer{Outcome: metric.OutcomeOf(err), Value: value, Query: query.Text}
 	if err != nil {
 		answer.Text = err.Error()
+		if answer.Outcome == release.NoData {
+			answer.Detail = a.primaryData(ctx, c, check, query)
+		}
 		return answer
 	}
 	gauge := value
@@ -183,8 +186,28 @@ func (a *Asker) measure(ctx context.Context, c *flaggerv1.Canary, check canary.C
 	return answer
 }
 
-// resolve returns the provider and the query of a check, or an answer if the check cannot be queried.
-func (a *Asker) resolve(ctx context.Context, c *flaggerv1.Canary, check canary.Check) (metric.Provider, metric.Query, *release.Answer) {
+// primaryData sends a query that has no data for the canary once more, for the primary: users then know whether the canary lacks
+// traffic, or the application its metrics. It returns nil if the query does not depend on the target, or cannot be sent.
+func (a *Asker) primaryData(ctx context.Context, c *flaggerv1.Canary, check canary.Check, canaryQuery metric.Query) any {
+	primary := c.Spec.TargetRef.Name + "-primary"
+	provider, query, broken := a.resolve(ctx, c, check, primary)
+	// A query may also contain the target in the name of another object, such as the Service of the canary.
+	if broken != nil || c.Spec.TargetRef.Knative() || query.Text == canaryQuery.Text || strings.Contains(query.Text, primary+"-canary") {
+		return nil
+	}
+	query.Now = canaryQuery.Now
+	switch _, err := provider.Measure(ctx, query); metric.OutcomeOf(err) {
+	case release.Measured:
+		return canary.PrimaryHasData
+	case release.NoData:
+		return canary.PrimaryHasNoData
+	default:
+		return nil
+	}
+}
+
+// resolve returns the provider and the query of a check for that target, or an answer if the check cannot be queried.
+func (a *Asker) resolve(ctx context.Context, c *flaggerv1.Canary, check canary.Check, target string) (metric.Provider, metric.Query, *release.Answer) {
 	broken := func(text string) (metric.Provider, metric.Query, *release.Answer) {
 		return nil, metric.Query{}, &release.Answer{Outcome: release.Broken, Text: text}
 	}
@@ -192,6 +215,7 @@ func (a *Asker) resolve(ctx context.Context, c *flaggerv1.Canary, check canary.C
 	if err != nil {
 		return nil, metric.Query{}, &release.Answer{Outcome: release.Unreachable, Text: err.Error()}
 	}
+	vars.Target = target
 	interval, _ := time.ParseDuration(check.Interval)
 	query := metric.Query{Interval: interval}
 	if check.Source == canary.Template {

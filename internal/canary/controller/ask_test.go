@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -194,5 +195,61 @@ func TestSourcesNameTheUnavailableOne(t *testing.T) {
 	}
 	if strings.Contains(answer.Text, "secret") {
 		t.Errorf("the text shows a secret: %s", answer.Text)
+	}
+}
+
+// impatientClock does not wait between the attempts of a query without data.
+type impatientClock struct{ clock.RealClock }
+
+func (impatientClock) After(time.Duration) <-chan time.Time {
+	now := make(chan time.Time, 1)
+	now <- time.Time{}
+	return now
+}
+
+// TestAQueryWithoutDataIsSentForThePrimaryOnce: users then know whether the canary lacks traffic, or the application its metrics.
+func TestAQueryWithoutDataIsSentForThePrimaryOnce(t *testing.T) {
+	const empty = `{"status":"success","data":{"resultType":"vector","result":[]}}`
+	template := &flaggerv1.MetricTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "errors"}}
+	for _, test := range []struct {
+		name, query string // empty: the builtin metric
+		body        string // the response to a query for the primary
+		sent        bool
+		want        any
+	}{
+		{"builtin", "", vector, true, canary.PrimaryHasData},
+		{"builtin without data", "", empty, true, canary.PrimaryHasNoData},
+		{"template", `errors{app="{{ target }}"}`, vector, true, canary.PrimaryHasData},
+		{"template without the target", `errors{app="basket"}`, vector, false, nil},
+		{"template with the Service of the canary", `errors{service="{{ target }}-canary"}`, vector, false, nil},
+		{"no answer", `errors{app="{{ target }}"}`, "", true, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			sent := 0
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body := empty
+				if strings.Contains(r.FormValue("query"), "cart-primary") {
+					sent++
+					body = test.body
+				}
+				_, _ = io.WriteString(w, body)
+			}))
+			t.Cleanup(server.Close)
+			check := canary.Check{Source: canary.Builtin, Canonical: canary.Duration, Interval: "1m", Metric: flaggerv1.CanaryMetric{Name: canary.Duration}}
+			if test.query != "" {
+				template.Spec.Query = test.query
+				template.Spec.Provider = flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: server.URL}
+				check = canary.Check{Source: canary.Template, Interval: "1m", Metric: flaggerv1.CanaryMetric{Name: "errors", TemplateRef: &flaggerv1.CrossNamespaceObjectReference{Name: "errors"}}}
+			}
+			a := newAsker(t, server.URL, cartCanary(), template.DeepCopy())
+			a.Clock = impatientClock{}
+			answer := a.ask(t.Context(), canary.MetricQuery{Check: check})
+			if answer.Outcome != release.NoData || answer.Detail != test.want || (sent == 1) != test.sent || sent > 1 {
+				t.Errorf("got %+v with %d queries for the primary, want %v", answer, sent, test.want)
+			}
+			if strings.Contains(answer.Query, "cart-primary") {
+				t.Errorf("the answer shows the query of the primary: %s", answer.Query)
+			}
+		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/reconciler"
+	"github.com/serin-dev/serin/internal/traffic"
 )
 
 // memory is the state of all Canaries that the reconciler keeps between reconciliations.
@@ -18,8 +19,9 @@ type memory struct {
 // canaryMemory is the part for one Canary. All of it may be lost: it improves explanations, saves requests, and delays deadlines,
 // but never shortens them.
 type canaryMemory struct {
-	pods  map[bool]unreadyPods // true: of the primary
-	track map[bool]canary.ReadinessTrack
+	pods       map[bool]unreadyPods // true: of the primary
+	track      map[bool]canary.ReadinessTrack
+	unreported unreportedParent
 	// unchanged are the steady-state effects that had nothing to do, by name.
 	unchanged map[string]appliedEffect
 }
@@ -31,6 +33,17 @@ type unreadyPods struct {
 	lists   int
 	problem string
 }
+
+// unreportedParent records a parent of the route about which no router has reported; the zero value: there is none.
+type unreportedParent struct {
+	parent  traffic.Ref
+	since   time.Time
+	read    time.Time // when the parent was read last; zero: never
+	message string
+}
+
+// unreportedReadInterval is the minimum time between two reads of such a parent.
+const unreportedReadInterval = time.Minute
 
 // maxPodLists bounds how often pods that show no problem are listed.
 const maxPodLists = 3
@@ -112,6 +125,30 @@ func (m *memory) recordPodList(key types.NamespacedName, primary bool, problem s
 			e.pods[primary] = p
 		}
 	})
+}
+
+// trackUnreported tracks since when a parent has no report; nil: there is no such parent. isDue is true if it must be read.
+func (m *memory) trackUnreported(key types.NamespacedName, u *traffic.UnreportedParent, now time.Time) (record unreportedParent, isDue bool) {
+	if u == nil && m.Own(key).unreported == (unreportedParent{}) {
+		return unreportedParent{}, false // most releases use no memory
+	}
+	m.Do(key, func(e *canaryMemory) {
+		switch {
+		case u == nil:
+			e.unreported = unreportedParent{}
+			return
+		case e.unreported.parent != u.Parent, e.unreported.since.After(now):
+			e.unreported = unreportedParent{parent: u.Parent, since: now, message: u.Message()}
+		}
+		record = e.unreported
+		isDue = !now.Before(record.since.Add(canary.UnreportedAfter)) && (record.read.IsZero() || now.Sub(record.read) >= unreportedReadInterval || now.Before(record.read))
+	})
+	return record, isDue
+}
+
+// recordUnreported records the message about a parent without a report after the parent was read.
+func (m *memory) recordUnreported(key types.NamespacedName, message string, now time.Time) {
+	m.Do(key, func(e *canaryMemory) { e.unreported.message, e.unreported.read = message, now })
 }
 
 // trackReadiness tracks the readiness of the two workloads of a release.

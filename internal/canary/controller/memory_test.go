@@ -4,7 +4,11 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/traffic"
 )
 
 var (
@@ -66,4 +70,34 @@ func TestPodsAreListedUntilAProblemIsFoundAndAgainAfterTheyWereReady(t *testing.
 	look("ready again", noon, false, time.Time{}, "")
 	first = noon.Add(podListDelay)
 	look("unready again", noon, true, first, "")
+}
+
+func TestAParentWithoutReportIsReadOncePerMinute(t *testing.T) {
+	m := newMemory()
+	gateway := &traffic.UnreportedParent{Parent: traffic.Ref{GVK: schema.GroupVersionKind{Kind: "Gateway"}, Namespace: "edge", Name: "gatway"}}
+	track := func(what string, u *traffic.UnreportedParent, now, since time.Time, isDue bool) unreportedParent {
+		t.Helper()
+		record, due := m.trackUnreported(cart, u, now)
+		if due != isDue || !record.since.Equal(since) {
+			t.Fatalf("%s: got %+v, due %t, want since %v, due %t", what, record, due, since, isDue)
+		}
+		return record
+	}
+	track("reported", nil, noon, time.Time{}, false)
+	track("unreported", gateway, noon, noon, false)
+	overdue := noon.Add(canary.UnreportedAfter)
+	track("overdue", gateway, overdue, noon, true)
+	m.recordUnreported(cart, "it does not exist", overdue)
+	if record := track("read", gateway, overdue.Add(unreportedReadInterval-1), noon, false); record.message != "it does not exist" {
+		t.Errorf("the message is %q", record.message)
+	}
+	track("a minute later", gateway, overdue.Add(unreportedReadInterval), noon, true)
+	other := *gateway
+	other.Parent.Name = "gateway"
+	if record := track("another parent", &other, overdue, overdue, false); record.message != other.Message() {
+		t.Errorf("the message is %q", record.message)
+	}
+	track("the clock was set back", &other, noon, noon, false)
+	track("reported at last", nil, noon, time.Time{}, false)
+	track("unreported again", gateway, overdue, overdue, false)
 }

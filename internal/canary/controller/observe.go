@@ -104,6 +104,8 @@ type observation struct {
 	needsRetry bool
 	// warnings are about objects that the Canary refers to; they do not block it.
 	warnings []release.Event
+	// unreported is the parent of the route about which no router has reported; nil: there is none.
+	unreported *traffic.UnreportedParent
 	// podsDue is the time at which the pods of an unready workload have to be listed again; zero: never.
 	podsDue time.Time
 }
@@ -122,6 +124,9 @@ func (o *Observer) Snapshot(ctx context.Context, object *flaggerv1.Canary, now t
 	s, err := o.observe(ctx, object, now, other)
 	if err != nil {
 		return canary.Snapshot{}, err
+	}
+	if s.unreported != nil {
+		s.snapshot.Route.Unreported.Message = o.Applier.DescribeUnreported(ctx, *s.unreported)
 	}
 	return s.snapshot, nil
 }
@@ -171,6 +176,9 @@ func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now ti
 	if err := o.findMissingReferences(ctx, s); err != nil {
 		return nil, err
 	}
+	if err := o.findMissingAlertProviders(ctx, s); err != nil {
+		return nil, err
+	}
 	s.warnings = append(s.warnings, hookLimitWarnings(object)...)
 	s.snapshot.Queue, err = o.queueState(ctx, s)
 	return s, err
@@ -194,20 +202,17 @@ func (o *Observer) initialDependencies(c *flaggerv1.Canary) []watching.Object {
 	for _, key := range templateKeys(c) {
 		dependencies = append(dependencies, watching.Object{Kind: schema.GroupKind{Group: flaggerv1.GroupName, Kind: flaggerv1.MetricTemplateKind}, Namespace: key.Namespace, Name: key.Name})
 	}
+	for _, alert := range analysisOf(c).Alerts {
+		key := templateKey(c.Namespace, alert.ProviderRef)
+		dependencies = append(dependencies, watching.Object{Kind: schema.GroupKind{Group: flaggerv1.GroupName, Kind: flaggerv1.AlertProviderKind}, Namespace: key.Namespace, Name: key.Name})
+	}
 	return dependencies
 }
 
 // templateKeys are the metric templates that a Canary refers to.
 func templateKeys(c *flaggerv1.Canary) []types.NamespacedName {
-	analysis := c.Spec.Analysis
-	if analysis == nil {
-		analysis = c.Spec.CanaryAnalysis
-	}
-	if analysis == nil {
-		return nil
-	}
 	var out []types.NamespacedName
-	for _, metric := range analysis.Metrics {
+	for _, metric := range analysisOf(c).Metrics {
 		if ref := metric.TemplateRef; ref != nil {
 			out = append(out, templateKey(c.Namespace, *ref))
 		}
@@ -278,7 +283,7 @@ func older(a, b *flaggerv1.Canary) bool {
 
 func workloadOf(o workload.Observation) canary.Workload {
 	return canary.Workload{
-		Problem: o.Problem, ScalerProblem: o.ScalerProblem, SameTemplate: o.PrimaryUpToDate,
+		Problem: o.Problem, ScalerProblem: o.ScalerProblem, PortWarning: o.PortWarning, SameTemplate: o.PrimaryUpToDate,
 		Configs: o.Configs, FlaggerConfigs: o.FlaggerConfigs, NewestTemplateTime: o.NewestTemplate,
 		ApexSelectsTarget: o.ApexSelectsTarget, Images: o.Images,
 		Target: workloadState(o.Target), Primary: workloadState(o.Primary),
@@ -336,6 +341,9 @@ func (o *Observer) readRoute(ctx context.Context, s *observation) error {
 		Found: observed.Found, Canary: observed.Route.Canary, Mirrored: observed.Route.Mirror.Enabled,
 		Confirmation: canary.Confirmation(observed.Confirmed), Reason: observed.Reason,
 	}
+	if s.unreported = observed.Unreported; s.unreported != nil {
+		s.snapshot.Route.Unreported.Since = s.unreported.RouteCreated
+	}
 	return nil
 }
 
@@ -378,6 +386,26 @@ func (o *Observer) findMissingReferences(ctx context.Context, s *observation) er
 				"metric template %s.%s disables certificate verification (insecureSkipVerify), so its responses can be forged: use a trusted certificate for the service",
 				key.Name, key.Namespace,
 			)})
+		}
+	}
+	return nil
+}
+
+// findMissingAlertProviders finds alerts whose provider does not exist. A reference that is refused needs no provider.
+func (o *Observer) findMissingAlertProviders(ctx context.Context, s *observation) error {
+	for i, alert := range analysisOf(s.object).Alerts {
+		key := templateKey(s.object.Namespace, alert.ProviderRef)
+		if o.Settings.NoCrossNamespace && key.Namespace != s.object.Namespace {
+			continue
+		}
+		switch err := o.Client.Get(ctx, key, &flaggerv1.AlertProvider{}); {
+		case apierrors.IsNotFound(err):
+			s.snapshot.MissingAlertProviders = append(s.snapshot.MissingAlertProviders, fmt.Sprintf(
+				"alert provider %s.%s does not exist, so the alerts of %q are not sent: create it, or correct spec.analysis.alerts[%d].providerRef",
+				key.Name, key.Namespace, alert.Name, i,
+			))
+		case err != nil:
+			return fmt.Errorf("get alert provider %s: %w", key, err)
 		}
 	}
 	return nil

@@ -161,6 +161,7 @@ func (r *Reconciler) observeWithMemory(ctx context.Context, object *flaggerv1.Ca
 	if err := r.findPodProblems(ctx, key, s); err != nil {
 		return nil, err
 	}
+	r.describeUnreported(ctx, key, s)
 	if by, due := r.memory.Lateness(key, now); due {
 		r.Metrics.RecordLateness(flaggerv1.CanaryKind, by)
 	}
@@ -283,6 +284,19 @@ func (r *Reconciler) findPodProblems(ctx context.Context, key types.NamespacedNa
 		s.podsDue = reconciler.Earliest(s.podsDue, at)
 	}
 	return nil
+}
+
+// describeUnreported describes the parent of the route about which no router has reported, with at most one request per minute
+// once the report is overdue. A router may need a moment after each change of the parents, so the time counts from the first
+// observation by this process.
+func (r *Reconciler) describeUnreported(ctx context.Context, key types.NamespacedName, s *observation) {
+	now := s.snapshot.Now
+	u, isDue := r.memory.trackUnreported(key, s.unreported, now)
+	if isDue {
+		u.message = r.Applier.DescribeUnreported(ctx, *s.unreported)
+		r.memory.recordUnreported(key, u.message, now)
+	}
+	s.snapshot.Route.Unreported = canary.Unreported{Message: u.message, Since: u.since}
 }
 
 // forget drops the state of a Canary that no longer exists, or that another process reconciles.

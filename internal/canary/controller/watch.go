@@ -73,7 +73,7 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *reconciler.Queue, o Options
 
 // watchedKinds are the kinds that are watched from the start.
 func (r *Reconciler) watchedKinds(tracking bool) []client.Object {
-	all := []client.Object{&flaggerv1.Canary{}, &flaggerv1.MetricTemplate{}}
+	all := []client.Object{&flaggerv1.Canary{}, &flaggerv1.MetricTemplate{}, &flaggerv1.AlertProvider{}}
 	for _, gvk := range []schema.GroupVersionKind{
 		deploymentKind,
 		{Version: "v1", Kind: "Service"},

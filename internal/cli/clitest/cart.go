@@ -104,6 +104,11 @@ spec:
   parentRefs: [{name: public}]
   rules:
   - backendRefs: [{name: cart-primary, port: 8080, weight: 80}, {name: cart-canary, port: 8080, weight: 20}]
+status:
+  parents:
+  - parentRef: {name: public}
+    controllerName: example.com/gateways
+    conditions: [{type: Accepted, status: "True", observedGeneration: 1, reason: Accepted, message: "", lastTransitionTime: "2026-01-02T11:00:00Z"}]
 ---
 apiVersion: v1
 kind: Event

@@ -102,7 +102,7 @@ func (s *Session) observeCanary(ctx context.Context, l *cachedReader, object *fl
 	for {
 		observer := controller.Observer{
 			Client: reader, Workloads: &workload.Workloads{Client: reader, Reader: reader, Options: options},
-			Routers: routers, Applier: &traffic.Applier{Client: reader}, Settings: settings, Queue: newQueue(flags.concurrencyLimits(canaryTurnMessage(object)), flags, l), MetricTypes: metricTypes,
+			Routers: routers, Applier: &traffic.Applier{Client: reader, Live: reader}, Settings: settings, Queue: newQueue(flags.concurrencyLimits(canaryTurnMessage(object)), flags, l), MetricTypes: metricTypes,
 			Rival: func(ctx context.Context, c *flaggerv1.Canary) (string, error) { return conflictingRollout(ctx, l, c) },
 		}
 		snapshot, err := observer.Snapshot(ctx, input, now)
@@ -295,7 +295,8 @@ func (l *lenientClient) Get(ctx context.Context, key client.ObjectKey, obj clien
 		return err
 	}
 	kind := l.recordDenied(obj, key.Namespace)
-	if kind == flaggerv1.MetricTemplateKind {
+	switch kind {
+	case flaggerv1.MetricTemplateKind, flaggerv1.AlertProviderKind:
 		return nil // the controller reports a missing one
 	}
 	return err

@@ -111,7 +111,8 @@ type Gate struct {
 	Verdict string `json:"verdict"`
 	// Message describes the observed state in a sentence without a full stop.
 	Message string `json:"message,omitempty"`
-	// Opener names what opens the gate: time, cluster, answer or person (the user); empty if the gate passes.
+	// Opener names what opens the gate: time, cluster, answer or person (the user); empty if the gate passes. A gate that passes
+	// with the opener person is a notice: the user should correct what its message describes.
 	Opener string `json:"opener,omitempty"`
 	// Check is true for an entry of spec.analysis.metrics.
 	Check bool `json:"check,omitempty"`
@@ -236,6 +237,11 @@ func newGate(view release.GateView, r *Release, other OtherController) Gate {
 // waitsForUser reports whether the gate is closed until the user opens it.
 func (g *Gate) waitsForUser() bool {
 	return g.Verdict != string(release.Pass) && g.Opener == string(release.ByUser)
+}
+
+// isNotice reports whether the gate passes although the user should correct something.
+func (g *Gate) isNotice() bool {
+	return g.Verdict == string(release.Pass) && g.Opener == string(release.ByUser)
 }
 
 // toUTC converts a time to UTC; the zero time is unchanged.

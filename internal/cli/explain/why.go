@@ -19,7 +19,7 @@ func Why(r Release, now time.Time) []string {
 	}
 	switch r.State {
 	case release.Idle:
-		return append(out, idleSentences(r, now)...)
+		return append(append(out, idleSentences(r, now)...), noticeSentences(r)...)
 	default:
 		out = append(out, progressSentence(r, now))
 	}
@@ -27,7 +27,18 @@ func Why(r Release, now time.Time) []string {
 	if r.State != release.RollingBack && 0 < r.FailedChecks && r.FailedChecks < r.Threshold {
 		out = append(out, fmt.Sprintf("Failed checks so far: %d. The release is rolled back at %d.", r.FailedChecks, r.Threshold))
 	}
-	return append(out, nextStepSentences(r, now)...)
+	return append(append(out, nextStepSentences(r, now)...), noticeSentences(r)...)
+}
+
+// noticeSentences describes the settings that the user should correct although they delay nothing.
+func noticeSentences(r Release) []string {
+	var out []string
+	for _, gate := range r.Gates {
+		if gate.isNotice() {
+			out = append(out, fmt.Sprintf("Note on %s: %s.", gate.Name, strings.TrimSuffix(gate.Message, ".")))
+		}
+	}
+	return out
 }
 
 // The gates with a special sentence.

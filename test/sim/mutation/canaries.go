@@ -29,7 +29,7 @@ var Canaries = []Mutant{
 		"users left without pods at rest",
 		"I1",
 		"internal/canary/machine.go",
-		"return withTrafficRescue(s, reconcileIdle(s))", "return reconcileIdle(s)", 67,
+		"return withTrafficRescue(s, withUnavailableSources(s, reconcileIdle(s)))", "return withUnavailableSources(s, reconcileIdle(s))", 67,
 	},
 	{
 		"the weight of a deleted route created again",
