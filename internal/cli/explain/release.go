@@ -239,8 +239,8 @@ func (g *Gate) waitsForUser() bool {
 	return g.Verdict != string(release.Pass) && g.Opener == string(release.ByUser)
 }
 
-// isNotice reports whether the gate passes although the user should correct something.
-func (g *Gate) isNotice() bool {
+// IsNotice reports whether the gate passes although the user should correct something.
+func (g *Gate) IsNotice() bool {
 	return g.Verdict == string(release.Pass) && g.Opener == string(release.ByUser)
 }
 

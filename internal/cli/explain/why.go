@@ -34,7 +34,7 @@ func Why(r Release, now time.Time) []string {
 func noticeSentences(r Release) []string {
 	var out []string
 	for _, gate := range r.Gates {
-		if gate.isNotice() {
+		if gate.IsNotice() {
 			out = append(out, fmt.Sprintf("Note on %s: %s.", gate.Name, strings.TrimSuffix(gate.Message, ".")))
 		}
 	}

@@ -314,7 +314,7 @@ func (s Screen) gateLines(r *explain.Release, maxLines int) []string {
 	}
 	lines := []string{s.styled(faint, "  "+pad("GATE", nameWidth)+"  OBSERVED")}
 	for i, g := range gates {
-		if excess := total - (maxLines - 1); excess > 0 && g.Verdict == "pass" {
+		if excess := total - (maxLines - 1); excess > 0 && g.Verdict == "pass" && !g.IsNotice() {
 			total -= len(blocks[i])
 			continue
 		}
@@ -331,6 +331,8 @@ func (s Screen) gateBlock(g *explain.Gate, nameWidth int) []string {
 	symbol, i := verdictSymbol(g.Verdict)
 	text, textStyle := g.Message, plain
 	switch remaining := g.Until.Sub(s.Now); {
+	case g.IsNotice():
+		symbol, i = "!", yellow
 	case g.Verdict == "pass":
 		text, textStyle = cmp.Or(text, "passed"), faint
 	case g.Opener == "person":

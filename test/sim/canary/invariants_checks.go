@@ -70,7 +70,9 @@ func (c *analyses) maySkipAnalysis(r *record) bool {
 	if slices.ContainsFunc(c.expectations(r), func(d *expectation) bool { return d.skipAnalysis }) {
 		return true
 	}
-	return r.hasCommand(canary.CommandPromoteFull, r.run.began.Add(-c.Lag)) || r.run.shippedFromWaiting
+	// A promotion without analysis that has begun is completed, even if the user changed the spec and the primary was lost since.
+	continued := r.run.intent == "skip" && !r.run.promotedAt.IsZero()
+	return continued || r.hasCommand(canary.CommandPromoteFull, r.run.began.Add(-c.Lag)) || r.run.shippedFromWaiting
 }
 
 // approvedByCommand reports whether a user approved the end of the current step by command.
