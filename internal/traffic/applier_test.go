@@ -187,7 +187,7 @@ func TestApplyExceptWeightsPreservesExistingWeights(t *testing.T) {
 	}
 }
 
-// TestApplyExceptWeightsDoesNotRecreateAnObservedRoute: its weight may be one that somebody else wrote a moment before they
+// TestApplyExceptWeightsDoesNotRecreateAnObservedRoute: its weight may be one that another user wrote a moment before they
 // deleted the route. It must not return as Serin's.
 func TestApplyExceptWeightsDoesNotRecreateAnObservedRoute(t *testing.T) {
 	c := newCluster(t)

@@ -530,7 +530,7 @@ installCRDs: set crd.create and crd.groups`
 	_, list, _ := strings.Cut(string(helpers), `define "serin.valuesOfArgoRollouts"`)
 	list, _, _ = strings.Cut(list, "{{- end")
 	count := 0
-	for _, line := range strings.Split(list, "\n") {
+	for line := range strings.SplitSeq(list, "\n") {
 		name, advice, found := strings.Cut(line, ": ")
 		if !found || strings.HasPrefix(advice, "remove it") {
 			continue
