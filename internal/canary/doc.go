@@ -13,7 +13,7 @@
 //	a release      idle.go, begin.go, progress.go, window.go, beforetraffic.go, advance.go, promotion.go
 //	its way back   rollback.go, returning.go, unfinished.go, restart.go, adoption.go, ending.go
 //	other phases   deletion.go, initialise.go, sanitize.go, refused.go, queue.go, blocked.go
-//	all decisions  history.go, sources.go, unanswered.go, unreadiness.go, steadystate.go, runstate.go, status.go
+//	all decisions  readyconditions.go, history.go, sources.go, unanswered.go, unreadiness.go, steadystate.go, runstate.go, status.go
 //	gates          gatekinds.go, hookgates.go, checkgates.go, nodata.go, notices.go, judge.go, endpoints.go, gates.go, queries.go
 //	facts          deadline.go, revision.go, primary.go, traffic.go, intent.go, ids.go
 //	values         decision.go, snapshot.go, workload.go, conditions.go, phase.go, effects.go, newplan.go, weights.go, plan.go

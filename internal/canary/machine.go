@@ -32,9 +32,9 @@ func decideWithOtherController(s Snapshot) Decision {
 }
 
 // completeDecision records and reports what applies to a decision of every phase: workloads that are not ready, services that do
-// not respond, settings that the user should correct, and the history of releases.
+// not respond, settings that the user should correct, the history of releases, and the conditions for generic tools.
 func completeDecision(s Snapshot, d Decision) Decision {
-	return withHistory(s, withNotices(s, withUnansweredCondition(s, withUnreadiness(s, d))))
+	return withReadyConditions(s, withHistory(s, withNotices(s, withUnansweredCondition(s, withUnreadiness(s, d)))))
 }
 
 // decide reads like the manual: an impossible status, deletion, suspension, blocking problems, then the phase.

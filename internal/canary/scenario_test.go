@@ -196,7 +196,9 @@ func (s *scenario) head() string {
 	}
 	out := fmt.Sprintf("%s weight=%d iterations=%d failed=%d", phase, status.CanaryWeight, status.Iterations, status.FailedChecks)
 	for _, c := range status.Conditions {
-		if c.Type != flaggerv1.ConditionPromoted {
+		switch c.Type {
+		case flaggerv1.ConditionPromoted, flaggerv1.ConditionReady, flaggerv1.ConditionReconciling, flaggerv1.ConditionStalled: // see status
+		default:
 			out += fmt.Sprintf("\n  %s %s: %s", strings.ToLower(c.Type), c.Reason, c.Message)
 		}
 	}

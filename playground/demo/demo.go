@@ -310,9 +310,10 @@ func (s Scenario) verifyResult(r Result) error {
 	return errors.Join(errs...)
 }
 
-// controllerFlags shorten the minimum interval and the drain, so that the demo takes little time.
+// controllerFlags shorten the minimum interval and the drain, so that the demo takes little time. The Lease of the leader shows the
+// commands of users that the controller is running, which has no Deployment.
 var controllerFlags = []string{
-	"-mesh-provider=gatewayapi:v1", "-min-analysis-interval=2s", "-drain-delay=2s", "-log-level=info",
+	"-mesh-provider=gatewayapi:v1", "-min-analysis-interval=2s", "-drain-delay=2s", "-log-level=info", "-enable-leader-election",
 }
 
 // WatchArgs returns the arguments with which Serin shows the release of the demo. Serin cannot read the flags of the

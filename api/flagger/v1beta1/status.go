@@ -43,6 +43,12 @@ const (
 	ConditionBlocked = "Blocked"
 	// ConditionUnanswered is present, and true, only while a webhook or a metrics provider does not respond.
 	ConditionUnanswered = "Unanswered"
+	// ConditionReady is true after a success, false if the user must act or the last release failed, and unknown while a release is
+	// in progress. The conditions Reconciling and Stalled have the meaning that kstatus defines: each is present only while it is
+	// true.
+	ConditionReady       = "Ready"
+	ConditionReconciling = "Reconciling"
+	ConditionStalled     = "Stalled"
 )
 
 // CanaryStatus is the observed state of a Canary.
@@ -96,8 +102,8 @@ type CanaryStatus struct {
 	// +optional
 	PreviousSessionAffinityCookie string `json:"previousSessionAffinityCookie,omitempty"`
 
-	// Conditions are Promoted, Blocked (only while the user must correct something) and Unanswered (only while a webhook or a
-	// metrics provider does not respond).
+	// Conditions are Promoted, Ready, Reconciling (only during a release), Stalled (only after a failure or while blocked), Blocked
+	// (only while the user must correct something) and Unanswered (only while a webhook or a metrics provider does not respond).
 	// +listType=atomic
 	// +optional
 	Conditions []CanaryCondition `json:"conditions,omitempty"`
