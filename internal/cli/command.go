@@ -85,7 +85,7 @@ func newReleaseCommand(connect connector, o releaseCommand) *cobra.Command {
 				return err
 			}
 			if planned.Skips != "" && !flags.yes && isTerminal(cmd.InOrStdin()) {
-				if err := confirm(cmd.InOrStdin(), cmd.ErrOrStderr(), planned.Skips+"."); err != nil {
+				if err := confirm(cmd.InOrStdin(), cmd.ErrOrStderr(), planned.Skips+". Continue?"); err != nil {
 					return err
 				}
 			}
@@ -119,7 +119,7 @@ func oneRelease(cmd *cobra.Command, args []string) error {
 
 // confirm asks a question, and returns an error unless the answer is yes.
 func confirm(in io.Reader, out io.Writer, question string) error {
-	if _, err := fmt.Fprint(out, question+" Continue? [y/N] "); err != nil {
+	if _, err := fmt.Fprint(out, question+" [y/N] "); err != nil {
 		return fmt.Errorf("ask: %w", err)
 	}
 	answer, err := bufio.NewReader(in).ReadString('\n')

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -95,17 +94,8 @@ func (e *ejectCommand) confirm(ctx context.Context, in io.Reader, confirmed, dry
 	if err := e.print(lines...); err != nil || confirmed || dryRun {
 		return confirmed && !dryRun, err
 	}
-	if _, err := fmt.Fprint(e.out, "Continue? [y/N] "); err != nil {
-		return false, err
-	}
-	answer, err := bufio.NewReader(in).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return false, withExitCode(ExitUsage, fmt.Errorf("read the answer: %w", err))
-	}
-	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
-		return false, withExitCode(ExitUsage, errors.New("not confirmed: nothing was changed"))
-	}
-	return true, nil
+	err = confirm(in, e.out, "Continue?")
+	return err == nil, err
 }
 
 // run performs the steps until the release is gone.
