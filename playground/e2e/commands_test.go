@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -164,6 +165,9 @@ type shown struct {
 	} `json:"gates"`
 }
 
+// unexported lets cmp compare the types of this package.
+var unexported = cmp.Exporter(func(reflect.Type) bool { return true })
+
 // parseDocument parses output in JSON or YAML.
 func (s commandRunner) parseDocument(p commandResult) document {
 	s.t.Helper()
@@ -311,11 +315,11 @@ func checkIdleRelease(sh commandRunner, of func(string, ...string) []string) {
 		t.Errorf("the output is not JSON: %s", p)
 	}
 	inJSON, inYAML := sh.parseDocument(p), sh.parseDocument(sh.run(codeDone, of("get", "cart", "-o", "yaml")...))
-	if diff := cmp.Diff(inJSON, inYAML, cmp.AllowUnexported(gate{})); diff != "" {
+	if diff := cmp.Diff(inJSON, inYAML, unexported); diff != "" {
 		t.Errorf("JSON and YAML differ (-json +yaml):\n%s", diff)
 	}
 	want := []shown{{Kind: "Canary", Name: "cart", Namespace: "commands", Phase: "Initialized", State: "at-rest", Result: "promoted", Gates: inJSON.Releases[0].Gates}}
-	if diff := cmp.Diff(want, inJSON.Releases); diff != "" {
+	if diff := cmp.Diff(want, inJSON.Releases, unexported); diff != "" {
 		t.Errorf("the release (-want +got):\n%s", diff)
 	}
 	if state := inJSON.Controller.State; state != "active" && state != "running" {
