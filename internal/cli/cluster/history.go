@@ -4,12 +4,11 @@ import (
 	"context"
 
 	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/cli/explain"
+	"github.com/serin-dev/serin/internal/rollout/controller"
 )
 
 // History returns the past releases of a Canary or a Rollout. Errors: ErrNotFound, ErrAmbiguous, ErrUnreachable.
@@ -29,28 +28,17 @@ func (s *Session) History(ctx context.Context, namespace string, name Name) (exp
 }
 
 func (s *Session) rolloutHistory(ctx context.Context, object *argov1.Rollout) (explain.History, error) {
+	reader, err := newCachedReader(ctx, s.Client)
+	if err != nil {
+		return explain.History{}, err
+	}
 	var sets appsv1.ReplicaSetList
-	if err := s.Client.List(ctx, &sets, client.InNamespace(object.Namespace)); err != nil {
+	if err := reader.List(ctx, &sets, controller.OwnedBy(object)...); err != nil {
 		return explain.History{}, describeError("list ReplicaSets"+inNamespace(object.Namespace), err, explain.KindRollout)
 	}
-	var runs argov1.AnalysisRunList
-	if err := s.Client.List(ctx, &runs, client.InNamespace(object.Namespace)); err != nil && !isUnknownKind(err) {
+	runs, err := runsOf(ctx, reader, object)
+	if err != nil && !isUnknownKind(err) {
 		return explain.History{}, describeError("list AnalysisRuns"+inNamespace(object.Namespace), err, explain.KindRollout)
 	}
-	return explain.RolloutHistory(object, controlledBy(object, sets.Items), controlledBy(object, runs.Items)), nil
-}
-
-// controlledBy returns the objects that a Rollout controls.
-func controlledBy[T any, P interface {
-	*T
-	metav1.Object
-}](owner metav1.Object, all []T,
-) []T {
-	var owned []T
-	for i := range all {
-		if metav1.IsControlledBy(P(&all[i]), owner) {
-			owned = append(owned, all[i])
-		}
-	}
-	return owned
+	return explain.RolloutHistory(object, sets.Items, runs), nil
 }

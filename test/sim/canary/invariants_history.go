@@ -11,8 +11,8 @@ import (
 // releaseHistory are the records of releases in statuses, for I41.
 type releaseHistory struct{ *ledger }
 
-// results are the results with which a release may be recorded when it ends in a phase.
-var results = map[flaggerv1.CanaryPhase][]string{
+// recordedResults are the results with which a release may be recorded when it ends in a phase.
+var recordedResults = map[flaggerv1.CanaryPhase][]string{
 	flaggerv1.CanaryPhaseSucceeded: {"promoted", "unanalyzed", "canceled"},
 	flaggerv1.CanaryPhaseFailed:    {"failed"},
 }
@@ -39,7 +39,7 @@ func (c *releaseHistory) recordsEachRelease(event any) {
 		switch {
 		case !added:
 			c.Violate("I41", name, "the release ended in phase %s without a record", to)
-		case !slices.Contains(results[to], after.History[0].Result):
+		case !slices.Contains(recordedResults[to], after.History[0].Result):
 			c.Violate("I41", name, "the release ended in phase %s and is recorded as %q", to, after.History[0].Result)
 		}
 	}
