@@ -44,7 +44,7 @@ func withHistory(s Snapshot, d Decision) Decision {
 func nextHistory(s Snapshot, d Decision) (current *flaggerv1.ReleaseRecord, ended []flaggerv1.ReleaseRecord) {
 	current, ended = s.serin().Release.DeepCopy(), s.serin().History
 	revision, releasing := releasedRevision(s, d)
-	if current != nil && releasing && revision != "" && revision != current.Revision && !isCancelled(d) {
+	if current != nil && releasing && revision != "" && revision != current.Revision && !isCancelled(s, d) {
 		current, ended = nil, endRecord(s, *current, release.EndingSuperseded, ended)
 	}
 	if current == nil && (releasing || d.Ending != "") {
@@ -76,8 +76,13 @@ func releasedRevision(s Snapshot, d Decision) (revision string, releasing bool) 
 	return revision, releasing
 }
 
-func isCancelled(d Decision) bool {
-	return d.Status.Serin != nil && d.Status.Serin.Intent == intentCancel
+// isCancelled reports whether a decision cancels the release, or leaves that to a later one: the target has the promoted revision
+// again while the release waits.
+func isCancelled(s Snapshot, d Decision) bool {
+	if d.Status.Serin != nil && d.Status.Serin.Intent == intentCancel {
+		return true
+	}
+	return d.Status.Phase == flaggerv1.CanaryPhaseWaiting && s.Workload.Target.Revision == s.promotedRevision()
 }
 
 // endingOf returns how a release ended. Without an ending, it was cancelled, or something else wrote the phase.

@@ -383,7 +383,7 @@ var Canaries = []Mutant{
 		"a cancelled release recorded as superseded",
 		"I41",
 		"internal/canary/history.go",
-		"revision != current.Revision && !isCancelled(d) {", "revision != current.Revision {", 19,
+		"revision != current.Revision && !isCancelled(s, d) {", "revision != current.Revision {", 19,
 	},
 }
 
