@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -64,6 +65,9 @@ func (u *users) editSpec(r *Release, s *sim.Stream) {
 		case b != nil:
 			b.ScaleDownDelaySeconds, b.AutoPromotionSeconds, what = &seconds, seconds/2, fmt.Sprintf("change delays to %ds", seconds)
 		case c != nil && which < 6:
+			if c.TrafficRouting == nil { // since the strategy was changed: setCanaryScale would make the spec invalid
+				steps = slices.DeleteFunc(steps, func(step argov1.CanaryStep) bool { return step.SetCanaryScale != nil })
+			}
 			c.Steps, what = steps, "change the steps"
 		case c != nil:
 			c.MaxSurge, c.MaxUnavailable, what = new(intstr.FromInt32(replicas)), new(intstr.FromInt32(replicas-1)), "change maxSurge"
