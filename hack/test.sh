@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs every layer of tests in order, prints what `go test` prints, and ends with how each layer went and how long it
-# took. The layers after one that failed are not run.
+# Runs every layer of tests in order, prints what `go test` prints, and ends with how each layer went, how long it took,
+# and which tests failed. The layers after one that failed are not run.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -49,6 +49,8 @@ playground() {
 
 failed=
 summary=()
+log=$(mktemp) # what the last layer printed
+trap 'rm -f "$log"' EXIT
 layer() { # name, command...
 	local name=$1 began=$SECONDS
 	shift
@@ -58,8 +60,12 @@ layer() { # name, command...
 	fi
 	echo
 	echo "=== $name"
-	local result=ok
-	"$@" || { result=FAILED failed=$name; }
+	local result=ok tee
+	exec 3> >(tee "$log") # not a pipe: awaited must run in this shell
+	tee=$!
+	"$@" >&3 2>&1 || { result=FAILED failed=$name; }
+	exec 3>&-
+	wait "$tee"
 	summary+=("$(printf '  %-12s %-7s %4d s' "$name" "$result" $((SECONDS - began)))")
 }
 
@@ -71,7 +77,7 @@ beside() { # command...
 	"$@" >"$output" 2>&1 &
 	process=$!
 	set +m
-	trap 'kill -- -$process 2>/dev/null; rm -f "$output"' EXIT
+	trap 'kill -- -$process 2>/dev/null; rm -f "$output" "$log"' EXIT
 }
 awaited() {
 	local result=0
@@ -94,6 +100,7 @@ printf '%s\n' "${summary[@]}"
 printf '  %-12s %12d s\n' total "$SECONDS"
 if [ -n "$failed" ]; then
 	echo "FAIL: $failed"
+	grep -A4 -E '^ *--- FAIL|^panic:|^FAIL.*/|VIOLATION' "$log" | cut -c1-300 | head -n 60
 	exit 1
 fi
 echo "PASS"
