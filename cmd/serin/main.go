@@ -63,6 +63,7 @@ func controllerCommand() *cobra.Command {
 				return nil
 			}
 			flags.FromEnvironment(os.Getenv)
+			flags.Announced = operator.AnnouncedArguments(cmd.Flags())
 			return operator.Run(cmd.Context(), flags, version, cmd.ErrOrStderr())
 		},
 	}

@@ -68,6 +68,8 @@ type Flags struct {
 	Argo ArgoFlags
 	// ProfilingAddress is the address that serves profiles, a loopback address; empty means none.
 	ProfilingAddress string
+	// Announced are the arguments that the process announces on its Lease; see AnnouncedArguments.
+	Announced []string
 }
 
 // Register declares the flags.

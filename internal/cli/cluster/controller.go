@@ -55,7 +55,21 @@ func (s *Session) findControllers(ctx context.Context, objects []client.Object) 
 	if err := s.readLeases(ctx, &out, objects); err != nil {
 		out.unread = append(out.unread, "Leases")
 	}
+	if !out.flags.known {
+		out.flags = out.announcedFlags(s.Clock.Now())
+	}
 	return out
+}
+
+// announcedFlags returns the flags that the holder of a Lease of Serin announces; the defaults if there is none. A Deployment
+// comes first, because a group of replicas does not announce changed flags while it holds the Lease.
+func (c *controllers) announcedFlags(now time.Time) flags {
+	for i := range c.leases {
+		if args := operator.ArgumentsOf(&c.leases[i]); args != nil && isHeld(&c.leases[i], now) {
+			return parseFlags(args)
+		}
+	}
+	return parseFlags(nil)
 }
 
 // flagsFor returns the flags of the controller that acts on one of the releases; the defaults if there is none.

@@ -172,6 +172,12 @@ func TestTheFlagsOfTheControllerSetTheWindow(t *testing.T) {
 			want      time.Duration
 		}{
 			{"flags of the Deployment", short + clitest.SerinDeployment, nil, 2 * time.Second},
+			{"flags that the Lease announces", short + `
+---
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {name: serin, namespace: kube-system, annotations: {serin.dev/flags: '["--min-analysis-interval=1s"]'}}
+spec: {holderIdentity: laptop-1, leaseDurationSeconds: 60, renewTime: "2000-01-01T00:00:00.000000Z"}`, nil, 2 * time.Second},
 			{"flags that the user specified", short, []string{"-min-analysis-interval=3s"}, 3 * time.Second},
 			{"minimum in the status", strings.Replace(short, "gates:", "gates:\n    - {name: window, verdict: pass, message: observed for 2s}", 1), nil, 2 * time.Second},
 			{"gate in the status", strings.Replace(short, "gates:", "gates:\n    - {name: window, verdict: wait, opener: time, until: \"2000-01-01T00:00:02.000000Z\"}", 1), nil, 2 * time.Second},
