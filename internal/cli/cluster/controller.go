@@ -56,20 +56,28 @@ func (s *Session) findControllers(ctx context.Context, objects []client.Object) 
 		out.unread = append(out.unread, "Leases")
 	}
 	if !out.flags.known {
-		out.flags = out.announcedFlags(s.Clock.Now())
+		out.flags = out.announcedFlags(objects, s.Clock.Now())
 	}
 	return out
 }
 
-// announcedFlags returns the flags that the holder of a Lease of Serin announces; the defaults if there is none. A Deployment
-// comes first, because a group of replicas does not announce changed flags while it holds the Lease.
-func (c *controllers) announcedFlags(now time.Time) flags {
+// announcedFlags returns the flags that the Serin of one of the objects announces on its Lease; the defaults if there is none. A
+// Deployment comes first, because a group of replicas does not announce changed flags while it holds the Lease.
+func (c *controllers) announcedFlags(objects []client.Object, now time.Time) flags {
 	for i := range c.leases {
-		if args := operator.ArgumentsOf(&c.leases[i]); args != nil && isHeld(&c.leases[i], now) {
+		l := &c.leases[i]
+		if args := operator.ArgumentsOf(l); args != nil && isHeld(l, now) && holderWatches(l, objects) {
 			return parseFlags(args)
 		}
 	}
 	return parseFlags(nil)
+}
+
+// holderWatches reports whether the holder of a Lease may act on one of the objects, or whether there are none. Only a Serin
+// announces which namespace it watches.
+func holderWatches(l *coordinationv1.Lease, objects []client.Object) bool {
+	namespace := parseFlags(operator.ArgumentsOf(l)).Namespace
+	return len(objects) == 0 || namespace == "" || slices.ContainsFunc(objects, func(o client.Object) bool { return o.GetNamespace() == namespace })
 }
 
 // flagsFor returns the flags of the controller that acts on one of the releases; the defaults if there is none.
@@ -222,7 +230,9 @@ func otherControllerInEvents(events []explain.Event) string {
 // hasSerin reports whether a Serin that acts on the release has ready pods, or holds its lease.
 func (c *controllers) hasSerin(object client.Object, now time.Time) bool {
 	return slices.ContainsFunc(c.serins, func(s othercontroller.Controller) bool { return s.Ready > 0 && serinServes(s, object) }) ||
-		slices.ContainsFunc(c.leasesByName(operator.LeaseName(c.serinInstanceID(object))), func(l coordinationv1.Lease) bool { return isHeld(&l, now) })
+		slices.ContainsFunc(c.leasesByName(operator.LeaseName(c.serinInstanceID(object))), func(l coordinationv1.Lease) bool {
+			return isHeld(&l, now) && holderWatches(&l, []client.Object{object})
+		})
 }
 
 func isHeld(l *coordinationv1.Lease, now time.Time) bool {
@@ -269,7 +279,9 @@ func (c *controllers) summaryFor(kind explain.Kind, objects []client.Object, now
 		lastWrite = fmt.Sprintf("%s last wrote a status at %s", manager, writtenAt.UTC().Format(time.RFC3339))
 	}
 	names := c.leaseNames(kind, objects)
-	lease := slices.IndexFunc(c.leases, func(l coordinationv1.Lease) bool { return slices.Contains(names, l.Name) && isHeld(&l, now) })
+	lease := slices.IndexFunc(c.leases, func(l coordinationv1.Lease) bool {
+		return slices.Contains(names, l.Name) && isHeld(&l, now) && holderWatches(&l, objects)
+	})
 	deployed := c.readyController(kind, objects)
 	switch {
 	case lease >= 0:

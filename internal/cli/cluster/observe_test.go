@@ -1,7 +1,9 @@
 package cluster_test
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -106,6 +108,17 @@ func TestAChangedTargetIsObservedWithoutAController(t *testing.T) {
 	})
 }
 
+// serinLease returns the Lease of a Serin that announces flags.
+func serinLease(args ...string) string {
+	text, _ := json.Marshal(args)
+	return fmt.Sprintf(`
+---
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {name: serin, namespace: kube-system, annotations: {serin.dev/flags: %q}}
+spec: {holderIdentity: laptop-1, leaseDurationSeconds: 60, renewTime: "2000-01-01T00:00:00.000000Z"}`, text)
+}
+
 func TestControllerIsDetectedByItsSigns(t *testing.T) {
 	const lease = `
 ---
@@ -131,6 +144,8 @@ spec: {holderIdentity: "", leaseDurationSeconds: 1, renewTime: "2000-01-01T00:00
 		{name: "a load tester", manifests: loadtester, want: explain.NotFound},
 		{name: "a controller of another namespace", manifests: strings.Replace(clitest.SerinDeployment, "controller,", "controller, -namespace=kitchen,", 1), want: explain.NotFound},
 		{name: "a held lease", manifests: lease, want: explain.Running},
+		{name: "a lease of Serin", manifests: serinLease(""), want: explain.Running},
+		{name: "a lease of the Serin of another namespace", manifests: serinLease("--namespace=kitchen"), want: explain.NotFound},
 		{name: "an expired lease", manifests: strings.Replace(lease, "2000-", "1999-", 1), want: explain.NotFound},
 		{name: "a recent status write", writtenAt: time.Date(2000, 1, 1, 0, 0, 1, 0, time.UTC), want: explain.Active},
 		{name: "a recent status write before the lease was released", manifests: released, writtenAt: time.Date(2000, 1, 1, 0, 0, 1, 0, time.UTC), want: explain.NotFound},
@@ -172,12 +187,8 @@ func TestTheFlagsOfTheControllerSetTheWindow(t *testing.T) {
 			want      time.Duration
 		}{
 			{"flags of the Deployment", short + clitest.SerinDeployment, nil, 2 * time.Second},
-			{"flags that the Lease announces", short + `
----
-apiVersion: coordination.k8s.io/v1
-kind: Lease
-metadata: {name: serin, namespace: kube-system, annotations: {serin.dev/flags: '["--min-analysis-interval=1s"]'}}
-spec: {holderIdentity: laptop-1, leaseDurationSeconds: 60, renewTime: "2000-01-01T00:00:00.000000Z"}`, nil, 2 * time.Second},
+			{"flags that the Lease announces", short + serinLease("--min-analysis-interval=1s"), nil, 2 * time.Second},
+			{"flags of the Serin of another namespace", short + serinLease("--min-analysis-interval=1s", "--namespace=kitchen"), nil, 10 * time.Second},
 			{"flags that the user specified", short, []string{"-min-analysis-interval=3s"}, 3 * time.Second},
 			{"minimum in the status", strings.Replace(short, "gates:", "gates:\n    - {name: window, verdict: pass, message: observed for 2s}", 1), nil, 2 * time.Second},
 			{"gate in the status", strings.Replace(short, "gates:", "gates:\n    - {name: window, verdict: wait, opener: time, until: \"2000-01-01T00:00:02.000000Z\"}", 1), nil, 2 * time.Second},
