@@ -6,6 +6,7 @@
 package release
 
 import (
+	"fmt"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -286,6 +287,14 @@ func NewQueryGate(name string, query Query, message string) Gate {
 // NewFailedGate returns a gate that fails; opener is what can change that.
 func NewFailedGate(name string, opener Opener, message string) Gate {
 	return Gate{Name: name, Verdict: Fail, Opener: opener, Message: message}
+}
+
+// CountPods returns a number of pods in words.
+func CountPods(n int) string {
+	if n == 1 {
+		return "1 pod"
+	}
+	return fmt.Sprintf("%d pods", n)
 }
 
 // Truncate shortens a text to at most limit bytes. A longer text is cut between two characters.

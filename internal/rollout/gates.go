@@ -89,7 +89,7 @@ func servingPodsAvailable(f facts, s argov1.RolloutStatus) release.Gate {
 		others += other.Spec
 	}
 	if others > 0 && !f.usesRouter() && f.Spec.Strategy.BlueGreen == nil {
-		return release.NewWaitingGate("pods", release.ByCluster, fmt.Sprintf("%d pods of other revisions still exist", others))
+		return release.NewWaitingGate("pods", release.ByCluster, release.CountPods(int(others))+" of other revisions must end first")
 	}
 	return release.NewPassingGate("pods", message)
 }

@@ -24,7 +24,7 @@ func DescribeImbalance(spec argov1.RolloutSpec, from int32) string {
 		if needed := pods.CountForWeight(weight, replicas, maxWeight); int64(needed) > 2*int64(count) {
 			cause := lastScalingStep(c.Steps, i)
 			return fmt.Sprintf("step %d (%s) routes %d/%d of the traffic to %s, %d would be proportionate",
-				cause+1, describeStep(c.Steps[cause]), weight, maxWeight, describePods(count), needed)
+				cause+1, describeStep(c.Steps[cause]), weight, maxWeight, release.CountPods(int(count)), needed)
 		}
 	}
 	return ""
@@ -52,11 +52,4 @@ func warnOfImbalance(f facts, s argov1.RolloutStatus) outcome {
 	return outcome{gates: release.Gates{release.NewPassingGate("imbalance", warning)}, events: []release.Event{{
 		Type: release.Warning, Reason: "TrafficImbalance", Message: "Traffic imbalance: " + warning, Persistent: true,
 	}}}
-}
-
-func describePods(count int32) string {
-	if count == 1 {
-		return "1 pod"
-	}
-	return fmt.Sprintf("%d pods", count)
 }

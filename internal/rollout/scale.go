@@ -134,7 +134,7 @@ func applyAbortScaleDownDelay(f facts, t trafficPlan) (o outcome, applies bool) 
 
 // scaleDownDelayGate returns the gate that explains why unused pods still exist.
 func scaleDownDelayGate(rs ReplicaSet, until time.Time) outcome {
-	return gateOutcome(release.NewTimedGate("scale-down-delay", until, fmt.Sprintf("%s of %s retained until %s", describePods(rs.Spec), rs.Name, until.UTC().Format(time.TimeOnly))))
+	return gateOutcome(release.NewTimedGate("scale-down-delay", until, fmt.Sprintf("%s of %s retained until %s", release.CountPods(int(rs.Spec)), rs.Name, until.UTC().Format(time.TimeOnly))))
 }
 
 // scaleDownOldCanaryPods removes the pods of revisions without a role.

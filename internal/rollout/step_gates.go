@@ -68,7 +68,7 @@ func (p StepPods) missingPods() string {
 	case p.StableCountFixed && (p.StableSpec != p.DesiredStable || p.StableReplicas != p.DesiredStable):
 		return fmt.Sprintf("%d stable pods, %d desired", p.StableReplicas, p.DesiredStable)
 	case p.WithoutRouter && p.OthersAvailable > 0:
-		return fmt.Sprintf("%d pods of other revisions still exist", p.OthersAvailable)
+		return release.CountPods(int(p.OthersAvailable)) + " of other revisions must end first"
 	default:
 		return ""
 	}

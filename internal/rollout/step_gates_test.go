@@ -75,7 +75,7 @@ func TestGatesOfEachKindOfStep(t *testing.T) {
 		{"weight, enough pods", StepState{Step: setWeight(10), Pods: StepPods{Threshold: &argov1.ReplicaProgressThreshold{Type: argov1.ProgressPods, Value: 1}, New: pods.ReplicaSetPods{Spec: 2, Available: 1}, DesiredNew: 2}}, "pass", ""},
 		{"weight, stable pods missing", StepState{Step: setWeight(10), Pods: StepPods{StableCountFixed: true, StableSpec: 3, StableReplicas: 2, DesiredStable: 3}}, "wait pods cluster: 2 stable pods, 3 desired", ""},
 		{"weight, stable pods follow the traffic", StepState{Step: setWeight(10), Pods: StepPods{StableSpec: 3, StableReplicas: 2, DesiredStable: 3}}, "pass", ""},
-		{"weight, others", StepState{Step: setWeight(10), Pods: StepPods{WithoutRouter: true, OthersAvailable: 2}}, "wait pods cluster: 2 pods of other revisions still exist", ""},
+		{"weight, others", StepState{Step: setWeight(10), Pods: StepPods{WithoutRouter: true, OthersAvailable: 2}}, "wait pods cluster: 2 pods of other revisions must end first", ""},
 		{"weight, others behind a router", StepState{Step: setWeight(10), Pods: StepPods{OthersAvailable: 2}}, "pass", ""},
 		{"weight not verified", StepState{Step: setWeight(10), Pods: all, Status: argov1.RolloutStatus{Canary: argov1.CanaryStatus{Weights: &argov1.TrafficWeights{Verified: new(false)}}}}, "wait weight cluster: the router has not applied the weight yet", ""},
 		{"weight verified", StepState{Step: setWeight(10), Pods: all, Status: argov1.RolloutStatus{Canary: argov1.CanaryStatus{Weights: &argov1.TrafficWeights{Verified: new(true)}}}}, "pass", ""},

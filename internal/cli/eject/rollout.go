@@ -6,6 +6,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/cli/explain"
+	"github.com/serin-dev/serin/internal/release"
 )
 
 // The steps for a Rollout, in their order, in addition to Delete and AwaitGone. The pods of a Deployment join those of the Rollout
@@ -128,9 +129,9 @@ func (r *Rollout) Next() (Step, error) {
 	case r.refersToDeployment() && ref.ScaleDown != "" && ref.ScaleDown != argov1.ScaleDownNever:
 		return Step{Action: KeepWorkload, Text: fmt.Sprintf("set spec.workloadRef.scaleDown of Rollout %s to never, so that %s is not scaled down", name, deployment)}, nil
 	case !r.Deployment.Found:
-		return Step{Action: CreateDeployment, Text: fmt.Sprintf("create %s with %s and the template of Rollout %s", deployment, pods(r.replicas()), name)}, nil
+		return Step{Action: CreateDeployment, Text: fmt.Sprintf("create %s with %s and the template of Rollout %s", deployment, release.CountPods(int(r.replicas())), name)}, nil
 	case r.Deployment.Replicas < r.replicas():
-		return Step{Action: ScaleDeployment, Text: fmt.Sprintf("scale %s to %s", deployment, pods(r.replicas()))}, nil
+		return Step{Action: ScaleDeployment, Text: fmt.Sprintf("scale %s to %s", deployment, release.CountPods(int(r.replicas())))}, nil
 	case !r.Deployment.Ready:
 		return Step{Action: AwaitDeployment, Waits: true, Text: fmt.Sprintf("waiting for the pods of %s: %d of %d available", deployment, r.Deployment.Available, r.Deployment.Replicas)}, nil
 	case r.namesServices() && r.earlierRevision() != "":
@@ -144,14 +145,6 @@ func (r *Rollout) Next() (Step, error) {
 	default:
 		return Step{Action: Delete, Text: fmt.Sprintf("delete Rollout %s with its pods", name)}, nil
 	}
-}
-
-// pods returns a number of pods in words.
-func pods(n int32) string {
-	if n == 1 {
-		return "1 pod"
-	}
-	return fmt.Sprintf("%d pods", n)
 }
 
 // problem returns the reason why the Rollout cannot be ejected in its state; empty: it can.
