@@ -46,6 +46,13 @@ func perRun(kind release.GateKind) release.GateKind {
 	return kind
 }
 
+// confirmation is the gate of a webhook that must approve, in whose place the user can promote.
+func confirmation(name, section string) release.GateKind {
+	kind := gateKind(name, release.ByUser, section)
+	kind.Command = CommandPromote
+	return kind
+}
+
 // GateKinds lists all gates of a Canary, including those that only its reconciler sets.
 func GateKinds() release.GateKinds {
 	suspended := gateKind("suspended", release.ByUser, sectionUserAction)
@@ -71,12 +78,12 @@ func GateKinds() release.GateKinds {
 
 		ofRoute(gateKind("route", release.ByCluster, sectionNotices, sectionStart)),
 		gateKind("turn", release.ByCluster, sectionStart),
-		perRun(gateKind("confirm-rollout/HOOK", release.ByUser, sectionStart)),
+		perRun(confirmation("confirm-rollout/HOOK", sectionStart)),
 
 		ofWorkload(gateKind("canary-ready", release.ByCluster, sectionRelease)),
 		ofWorkload(gateKind("canary-endpoints", release.ByCluster, sectionRelease)),
 		perRun(gateKind("pre-rollout/HOOK", release.ByTime, sectionRelease)),
-		perWindow(gateKind("confirm-traffic-increase/HOOK", release.ByUser, sectionRelease)),
+		perWindow(confirmation("confirm-traffic-increase/HOOK", sectionRelease)),
 		perWindow(gateKind("rollout-asked/HOOK", release.ByAnswer, sectionRelease)),
 		gateKind("window", release.ByTime, sectionRelease),
 		ofRoute(gateKind("route-confirmed", release.ByCluster, sectionRelease)),
@@ -85,7 +92,7 @@ func GateKinds() release.GateKinds {
 		gateKind("old-samples", release.ByTime, sectionRelease),
 		perWindow(gateKind("METRIC", release.ByTime, sectionRelease)),
 		perWindow(gateKind("provider-unreachable", release.ByAnswer, sectionRelease)),
-		perWindow(gateKind("confirm-promotion/HOOK", release.ByUser, sectionRelease)),
+		perWindow(confirmation("confirm-promotion/HOOK", sectionRelease)),
 
 		ofWorkload(gateKind("primary-restored", release.ByCluster, sectionEnd)),
 		ofWorkload(gateKind("primary-serves", release.ByCluster, sectionEnd)),

@@ -1,8 +1,6 @@
 package explain
 
 import (
-	"fmt"
-	"strings"
 	"time"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
@@ -71,9 +69,6 @@ func (observed *Canary) newGate(view release.GateView, r *Release) Gate {
 		g.QueryReceiver = "the metrics providers of all checks"
 	case canary.HookQuery:
 		g.QueryReceiver = "webhook " + q.Hook.Name + " at " + outbound.Redact(q.Hook.URL)
-		if g.waitsForUser() {
-			g.UserAction = approvalAction(&q.Hook, r)
-		}
 	case canary.MetricQuery:
 		g.QueryReceiver, g.Check = metricSource(q.Check, observed.Object), true
 	}
@@ -93,21 +88,4 @@ func metricSource(check canary.Check, object *flaggerv1.Canary) string {
 		return "Prometheus at " + outbound.Redact(object.Spec.MetricsServer)
 	}
 	return "the Prometheus of the controller"
-}
-
-// approvalAction describes how the user makes a webhook approve. It is empty for a rollback webhook, which approves nothing.
-func approvalAction(hook *flaggerv1.CanaryWebhook, r *Release) string {
-	if hook.Type == flaggerv1.RollbackHook {
-		return ""
-	}
-	url := outbound.Redact(hook.URL)
-	base, isGate := strings.CutSuffix(url, "/gate/check") // a gate of the load tester, which users open and close
-	switch {
-	case isGate:
-		return fmt.Sprintf(`curl -d '{"name":%q,"namespace":%q}' %s/gate/open`, r.Name, r.Namespace, base)
-	case strings.HasSuffix(url, "/gate/halt"):
-		return fmt.Sprintf("%s always refuses: change the URL of webhook %s in spec.analysis.webhooks", url, hook.Name)
-	default:
-		return fmt.Sprintf("let %s respond with status 2xx", url)
-	}
 }
