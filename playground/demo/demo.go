@@ -13,7 +13,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -310,14 +309,11 @@ func (s Scenario) verifyResult(r Result) error {
 	return errors.Join(errs...)
 }
 
-// controllerFlags shorten the minimum interval and the drain, so that the demo takes little time. The Lease of the leader shows the
-// commands of users that the controller is running, which has no Deployment.
+// controllerFlags shorten the minimum interval and the drain, so that the demo takes little time. The commands of users find the
+// controller, which has no Deployment, and these flags by its Lease.
 var controllerFlags = []string{
 	"-mesh-provider=gatewayapi:v1", "-min-analysis-interval=2s", "-drain-delay=2s", "-log-level=info", "-enable-leader-election",
 }
 
-// WatchArgs returns the arguments with which Serin shows the release of the demo. Serin cannot read the flags of the
-// controller from its Deployment, because the controller does not run in a pod here.
-func WatchArgs() []string {
-	return []string{"watch", name, "-n", namespace, "--controller-flags", strings.Join(controllerFlags, " ")}
-}
+// WatchArgs returns the arguments with which Serin shows the release of the demo.
+func WatchArgs() []string { return []string{"watch", name, "-n", namespace} }
