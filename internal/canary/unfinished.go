@@ -33,7 +33,14 @@ func primaryHasAnalysedTemplate(s Snapshot) bool {
 // returned to the primary, which has that revision and was never promoted. That run remains failed; only the revision of the
 // primary is recorded.
 func rolledBackToUnpromoted(s Snapshot) bool {
-	return s.serin().Unfinished != nil && s.Status.CanaryWeight == 0 && s.isRouteObserved() && s.currentWeight() == 0
+	switch {
+	case s.serin().Unfinished == nil || s.Status.CanaryWeight > 0:
+		return false
+	case !s.Plan.HasRouter: // the primary always has the traffic, and only a failed promotion leaves the canary its pods
+		return !s.Workload.Target.Found || s.Workload.Target.Replicas == 0
+	default:
+		return s.isRouteObserved() && s.currentWeight() == 0
+	}
 }
 
 // resumePromotion continues a failed promotion where it stopped: nothing is analysed again, and the primary keeps its pods.
