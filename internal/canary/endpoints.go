@@ -69,6 +69,16 @@ func primaryEndpointsForRollback(s Snapshot) release.Gate {
 	}
 }
 
+// apexEndpoints delays the removal of the target's pods until the endpoints of the apex Service, which selects the primary by now,
+// no longer contain them. Kubernetes updates endpoints some time after a selector, and in a busy cluster later than the drain.
+func apexEndpoints(s Snapshot) release.Gate {
+	if s.ApexTargetEndpoints == 0 {
+		return release.NewPassingGate("apex-endpoints", "")
+	}
+	return release.NewWaitingGate("apex-endpoints", release.ByCluster, fmt.Sprintf("Kubernetes still publishes %s of %s as endpoints of Service %s",
+		release.CountPods(int(s.ApexTargetEndpoints)), s.Plan.targetName(), s.Plan.Apex))
+}
+
 func primaryEndpointsAtLeast(s Snapshot, enough int32) release.Gate {
 	endpoints := s.Workload.Primary.Endpoints
 	if endpoints.AtLeast(enough) || s.Workload.Primary.Replicas == 0 && !s.Workload.Target.canServe() {

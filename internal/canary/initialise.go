@@ -49,7 +49,7 @@ func initialise(s Snapshot) Decision {
 		if !s.drainStarted() {
 			return s.edit().addEffects(effects...).addStamps(release.StampDrain).addEvents(gates.Events()...).decision(gates)
 		}
-		gates = append(gates, release.EvaluateGates(s, drainElapsed)...)
+		gates = append(gates, release.EvaluateGates(s, drainElapsed, apexEndpoints)...)
 		if gates.Verdict() != release.Pass {
 			return keepStatus(s, gates, effects...)
 		}

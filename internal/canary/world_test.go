@@ -48,6 +48,7 @@ type world struct {
 	refusedEffects                     string // prefix of effects that the cluster rejects; empty: none
 	// endpointsDelayed is true while Kubernetes does not update endpoints, endpointsUnreadable if they cannot be read.
 	endpointsDelayed, endpointsUnreadable bool
+	apexTargetEndpoints                   int32
 
 	standingAnswers map[string]string // immediate answers, by name of the query
 	answers         release.Answers
@@ -193,6 +194,9 @@ func (w *world) snapshot() canary.Snapshot {
 	}
 	if len(w.pending) > 0 {
 		s.Answers[w.pending[0].ID] = release.Answer{ID: w.pending[0].ID, Began: w.pendingSince}
+	}
+	if s.Status.Phase == flaggerv1.CanaryPhaseInitializing && !w.endpointsUnreadable {
+		s.ApexTargetEndpoints = w.apexTargetEndpoints
 	}
 	if w.endpointsUnreadable {
 		unknown := release.Endpoints{Unknown: "EndpointSlices may not be read"}

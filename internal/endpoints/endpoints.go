@@ -175,6 +175,17 @@ func (p Published) OfSet(name string) release.Endpoints {
 	return endpoints
 }
 
+// SharedWith returns the number of these endpoints whose ReplicaSets also have endpoints of another Service.
+func (p Published) SharedWith(other Published) int32 {
+	var shared int32
+	for prefix, n := range p.byPodPrefix {
+		if prefix != "" && other.byPodPrefix[prefix] > 0 {
+			shared += n
+		}
+	}
+	return shared
+}
+
 // Of counts the endpoints of one Service. A pod with two address families is in two slices, of which each router uses one.
 func (r Reader) Of(ctx context.Context, namespace, service string) (Published, error) {
 	if r.Unread != "" {

@@ -3,8 +3,8 @@ package controller
 import (
 	"context"
 
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/endpoints"
-	"github.com/serin-dev/serin/internal/release"
 )
 
 // readEndpoints reads the published endpoints of both workloads.
@@ -16,15 +16,22 @@ func (o *Observer) readEndpoints(ctx context.Context, s *observation) error {
 		return nil
 	}
 	reader := endpoints.Reader{Client: o.Client, Indexed: o.Indexed, Unread: o.EndpointsUnread}
-	for _, read := range []struct {
-		into    *release.Endpoints
-		service string
-	}{{&w.Target.Endpoints, plan.Apex + "-canary"}, {&w.Primary.Endpoints, plan.Apex + "-primary"}} {
-		published, err := reader.Of(ctx, plan.Namespace, read.service)
-		if err != nil {
-			return err
-		}
-		*read.into = published.Endpoints
+	target, err := reader.Of(ctx, plan.Namespace, plan.Apex+"-canary")
+	if err != nil {
+		return err
 	}
+	primary, err := reader.Of(ctx, plan.Namespace, plan.Apex+"-primary")
+	if err != nil {
+		return err
+	}
+	w.Target.Endpoints, w.Primary.Endpoints = target.Endpoints, primary.Endpoints
+	if s.snapshot.Status.Phase != flaggerv1.CanaryPhaseInitializing {
+		return nil
+	}
+	apex, err := reader.Of(ctx, plan.Namespace, plan.Apex)
+	if err != nil {
+		return err
+	}
+	s.snapshot.ApexTargetEndpoints = apex.SharedWith(target)
 	return nil
 }
