@@ -28,6 +28,8 @@ type Reconciled struct {
 	Release  types.NamespacedName
 	Result   reconcile.Result
 	Err      error
+	// Skipped means that the process did not hold the shard, so nothing was reconciled.
+	Skipped bool
 }
 
 // ProcessStarted reports that a process started, or that it acquired the shard: it has no memory of what happened before.

@@ -338,14 +338,15 @@ func (q *workQueue) startNext() {
 	i.world.reconciliations++
 	i.world.spawn(i, fmt.Sprintf("%s/%09d", request, i.world.reconciliations), func() {
 		i.world.runningTask.reconciliation = running
+		skipped := !i.Shards.Holds(request.Namespace)
 		result, err := q.controller.Reconcile(context.Background(), request)
+		i.world.Publish(Reconciled{Instance: i.Name, Release: request.NamespacedName, Result: result, Err: err, Skipped: skipped})
 		q.finish(request, result, err)
 	})
 }
 
 func (q *workQueue) finish(request reconcile.Request, result reconcile.Result, err error) {
 	i := q.instance
-	i.world.Publish(Reconciled{Instance: i.Name, Release: request.NamespacedName, Result: result, Err: err})
 	running := q.processing[request]
 	delete(q.processing, request)
 	q.requeued[request] = result.RequeueAfter > 0

@@ -38,6 +38,7 @@ type process struct {
 var watchedKinds = []schema.GroupKind{
 	canaryKind,
 	{Group: flaggerv1.GroupName, Kind: flaggerv1.MetricTemplateKind},
+	alertProviderKind,
 	actors.DeploymentKind,
 	{Kind: "Service"},
 	{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"},
@@ -65,7 +66,7 @@ func (k *Canaries) Controller(i *sim.Instance) sim.Controller {
 		Reader: i.Reader, Clock: i.Clock, Queries: p.queries, Metrics: telemetry.New(p.registry),
 		Reporter: &controller.Reporter{
 			Client: i.Client, Reader: i.Reader, Clock: i.Clock, Outbox: p.events.Outbox, OngoingEvents: &telemetry.OngoingEvents{},
-			Recorder: p.events.ForComponent(""),
+			Recorder: p.events.ForComponent(""), NewAlertSender: newAlertSender,
 		},
 		Watch: func(workloads, routes []schema.GroupVersionKind) error {
 			for _, kind := range slices.Concat(workloads, routes) {

@@ -27,7 +27,7 @@ var Invariants = []oracle.Invariant{
 	{Number: "I12", Text: "every write names the version that it was decided on"},
 	{Number: "I13", Text: "the status is consistent: phases follow their graph, generations never decrease, counters are reset only with a new run"},
 	{Number: "I14", Text: "a clock change makes at most one window due, and shortens none that opens afterwards"},
-	{Number: "I15", Text: "at initialization the apex Service moves to a primary that is ready, and the target is scaled down only afterwards"},
+	{Number: "I15", Text: "at initialization the apex Service moves to a primary that is ready, and the target is scaled down when no user reaches it any more"},
 	// Not shared: a finalizer restores a Canary's objects before it is removed; a Rollout's are restored after its removal.
 	{Number: "I16", Text: "at deletion the target serves before Services and route are restored, and the finalizer is removed last"},
 	{Number: "I17", Text: "nothing counted, approved or measured for an earlier revision counts for the next one"},
@@ -49,6 +49,7 @@ var Invariants = []oracle.Invariant{
 	{Number: "I36", Text: "no series and no state in memory outlives its Canary"},
 	{Number: "I38", Text: "a process writes nothing after another one has taken over, however long it was suspended"},
 	{Number: "I41", Text: "the status records each release that ended, once, with its result and the cause of a failure, and no record changes"},
+	{Number: "I42", Text: "the status reports an alert provider that does not exist, until it does"},
 }
 
 // checkers returns the checkers of the invariants for one run.
@@ -89,6 +90,7 @@ func (l *ledger) checkers() oracle.Checkers {
 		"I34": {oracle.OnEvent(returns.returnsByCapacity)},
 		"I35": {&fairQueries{ledger: l}},
 		"I41": {oracle.OnEvent(history.recordsEachRelease)},
+		"I42": {oracle.AtEnd(l.missingProviders)},
 	})
 }
 

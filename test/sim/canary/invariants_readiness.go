@@ -6,6 +6,7 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/cluster"
 	"github.com/serin-dev/serin/test/sim/oracle"
 )
 
@@ -63,6 +64,7 @@ func (c *progressDeadline) checkDeadline(h canaryWritten, p *workloadState, chan
 	case p.version == nil, p.ready.AlwaysSince(c.OldestView()): // checked by I4
 	case p.exceedsDeadline, p.lastExceededDeadline.After(c.OldestView()), p.removed.After(c.OldestView()), p.created.After(c.OldestView()):
 	case !c.Clocks.Consistent(last):
+	case last.Equal(p.readinessLost) && c.Now().Sub(last) >= deadline-cluster.EndpointsDelay: // its endpoints were gone before its readiness
 	case c.Now().Sub(last) < deadline-time.Millisecond:
 		c.Violate("I32", r.Name(), "it is %s %s after its last progress at %s, and the deadline is %s", what, c.Now().Sub(last), c.formatTime(last), deadline)
 	}

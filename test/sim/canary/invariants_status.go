@@ -239,7 +239,7 @@ type waits struct{ *ledger }
 // waits for.
 func (c *waits) explainedNoRequeue(event any) {
 	h, ok := event.(sim.Reconciled)
-	if !ok || h.Err != nil || h.Result.RequeueAfter > 0 {
+	if !ok || h.Err != nil || h.Skipped || h.Result.RequeueAfter > 0 {
 		return
 	}
 	r := c.ByName[h.Release]

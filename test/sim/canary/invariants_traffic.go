@@ -3,11 +3,14 @@ package canary
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/endpoints"
 	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/cluster"
 	"github.com/serin-dev/serin/test/sim/oracle"
@@ -221,7 +224,13 @@ func (c *initialization) Observe(event any) {
 			}
 		}
 	case workloadWritten:
-		if h.BySerin && !h.primary && h.replicas < h.previousReplicas && h.record.phase() == flaggerv1.CanaryPhaseInitializing && !h.record.primary.ready.EverSince(c.OldestView()) {
+		if !h.BySerin || h.primary || h.replicas >= h.previousReplicas || h.record.phase() != flaggerv1.CanaryPhaseInitializing {
+			return
+		}
+		if c.publishesTarget(h.record) {
+			c.Violate("I15", h.record.Name(), "the target went from %d to %d pods, which are still endpoints of the apex Service", h.previousReplicas, h.replicas)
+		}
+		if !h.record.primary.ready.EverSince(c.OldestView()) {
 			c.Violate("I15", h.record.Name(), "the target went from %d to %d pods, but the primary has not been ready for %s", h.previousReplicas, h.replicas, c.Lag)
 		}
 	}
@@ -307,3 +316,23 @@ func (c *restoration) canBeRemoved(r *record) bool {
 }
 
 func isDeleting(r *record) bool { return r.canary != nil && r.canary.DeletionTimestamp != nil }
+
+// publishesTarget reports whether the apex Service of a release publishes pods of the target as endpoints, and every process must
+// know that.
+func (c *initialization) publishesTarget(r *record) bool {
+	target := r.canary.Spec.TargetRef.Name + "-"
+	for _, slice := range c.World.Server.All(endpoints.Kind) {
+		meta := slice.Meta()
+		written := c.Objects[oracle.KeyOf(endpoints.Kind, slice.Key())]
+		if meta.Labels[discoveryv1.LabelServiceName] != r.apexName() || written != nil && written.Last.After(c.OldestView()) {
+			continue
+		}
+		for _, endpoint := range actors.Items(slice.Content()["endpoints"]) {
+			pod, _ := nested(endpoint, "targetRef")["name"].(string)
+			if nested(endpoint, "conditions")["ready"] == true && strings.HasPrefix(pod, target) && !strings.HasPrefix(pod, r.canary.Spec.TargetRef.Name+primarySuffix+"-") {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -35,8 +35,10 @@ type ledger struct {
 }
 
 func newLedger(w *sim.World, drain time.Duration) *ledger {
+	core := oracle.NewLedger(w, schema.GroupKind{})
+	core.LossDetection = cluster.DetectionTime(w)
 	return &ledger{
-		Ledger: oracle.NewLedger(w, schema.GroupKind{}), Releases: oracle.NewReleases[*record](), drainDelay: drain,
+		Ledger: core, Releases: oracle.NewReleases[*record](), drainDelay: drain,
 		byObject: map[oracle.ObjectKey][]*record{}, processes: map[string]*processState{},
 		lateGateways: w.Faults.Has(cluster.LateGateways),
 	}

@@ -25,7 +25,8 @@ const (
 	OtherController sim.FaultClass = "other-controller" // the status is written as another controller would
 	SameTarget      sim.FaultClass = "same-target"
 	Strangers       sim.FaultClass = "strangers"
-	ManyPods        sim.FaultClass = "many-pods" // so many that replacing the pods of a primary takes longer than the deadline
+	ChangeAlerts    sim.FaultClass = "change-alerts" // the provider of an alert may not exist
+	ManyPods        sim.FaultClass = "many-pods"     // so many that replacing the pods of a primary takes longer than the deadline
 )
 
 // users are the users of the workloads. They ship versions, change their minds, and edit objects that they should not edit.
@@ -60,6 +61,7 @@ var actions = []actors.Action[*users, *Release]{
 	{Class: OtherController, Do: (*users).writeStatusAsFlagger},
 	{Class: actors.SwapStrategy, Do: (*users).swapStrategy},
 	{Class: SameTarget, Do: (*users).createSecondCanary},
+	{Class: ChangeAlerts, Do: (*users).changeAlerts},
 }
 
 // observe receives every event.

@@ -45,6 +45,8 @@ const (
 	EndpointsDelay = 2 * time.Second
 	// GatewayDelay is the maximum delay until a gateway applies a change.
 	GatewayDelay = 3 * time.Second
+	// LossDetection is the maximum delay until Kubernetes detects that a node is lost.
+	LossDetection = time.Minute
 	// FaultDelay is what the classes of late endpoints and gateways add to these delays.
 	FaultDelay = 20 * time.Second
 )

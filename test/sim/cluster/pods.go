@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/serin-dev/serin/test/sim"
 )
 
 // pod is one pod. ready is its state for Kubernetes, answers whether it actually answers requests.
@@ -246,6 +248,14 @@ func (c *Cluster) schedulePending() {
 	}
 }
 
+// DetectionTime returns how long Kubernetes may consider a pod ready in this run although its node is lost.
+func DetectionTime(w *sim.World) time.Duration {
+	if !w.Faults.Has(NodeLosses) {
+		return 0
+	}
+	return LossDetection
+}
+
 // scheduleNodeLosses schedules the losses of nodes.
 func (c *Cluster) scheduleNodeLosses() {
 	t := c.world.Faults
@@ -255,7 +265,7 @@ func (c *Cluster) scheduleNodeLosses() {
 	s := t.Stream(NodeLosses)
 	c.world.After(s.Between(time.Minute, 15*time.Minute), func() {
 		c.losses++
-		node, noticed, replaced := s.Int(0, nodes-1), s.Between(10*time.Second, time.Minute), s.Between(30*time.Second, 5*time.Minute)
+		node, noticed, replaced := s.Int(0, nodes-1), s.Between(10*time.Second, LossDetection), s.Between(30*time.Second, 5*time.Minute)
 		if !c.quiesced && t.Has(NodeLosses) && t.Admit(fmt.Sprintf("%s#%d", NodeLosses, c.losses)) {
 			c.loseNode(node, noticed, noticed+replaced)
 		}

@@ -201,6 +201,12 @@ var Canaries = []Mutant{
 		"	default:", 1,
 	},
 	{
+		"target removed while it is behind the apex",
+		"I15",
+		"internal/canary/endpoints.go",
+		"	if s.ApexTargetEndpoints == 0 {\n", "	if s.ApexTargetEndpoints >= 0 {\n", 1,
+	},
+	{
 		"finalizer removed first",
 		"I16",
 		"internal/canary/deletion.go",
@@ -384,6 +390,12 @@ var Canaries = []Mutant{
 		"I41",
 		"internal/canary/history.go",
 		"revision != current.Revision && !isCancelled(s, d) {", "revision != current.Revision {", 19,
+	},
+	{
+		"a new alert provider that is not noticed",
+		"I42",
+		"internal/canary/controller/observe.go",
+		"	for _, alert := range analysisOf(c).Alerts {\n		key := templateKey", "	for _, alert := range analysisOf(c).Alerts[:0] {\n		key := templateKey", 1,
 	},
 }
 

@@ -27,6 +27,8 @@ type Ledger struct {
 	// SlowCalls means that a request to the API server may take seconds. Relists means that the first list of a process may be
 	// outdated.
 	SlowCalls, Relists bool
+	// LossDetection is how long Kubernetes may consider a pod ready although its node is lost.
+	LossDetection time.Duration
 	// Objects contains the writes of each object.
 	Objects map[ObjectKey]*Writes
 	// Started contains the start time of each running process.

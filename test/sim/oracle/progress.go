@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -101,17 +102,23 @@ type Query struct {
 	Interval time.Duration
 }
 
-// SingleQueries is the part of I11 about one process: it sends each query once, and not before it is due.
+// SingleQueries is the part of I11 about one process: it sends each query once, and not before it is due. A process that lost its
+// shard and acquired it again forgets its queries when it next reconciles the release; until then, queued ones may leave.
 func SingleQueries(l *Ledger, queries func(event any) []Query) Checker {
-	sent := map[string]map[any]time.Time{}
+	type sending struct {
+		at      time.Time
+		release string
+	}
+	sent, forgotten := map[string]map[any]sending{}, map[string]map[string]bool{}
+	forget := func(instance string) { delete(sent, instance) }
 	check := func(q Query) {
 		if sent[q.By] == nil {
-			sent[q.By] = map[any]time.Time{}
+			sent[q.By] = map[any]sending{}
 		}
-		if at, twice := sent[q.By][q.Key]; twice && (!q.Timed || l.Clocks.Consistent(at)) {
+		if before, twice := sent[q.By][q.Key]; twice && (!q.Timed || l.Clocks.Consistent(before.at)) {
 			l.Violate("I11", q.Release, "%s was sent twice by one process, although no answer was lost", q.What)
 		}
-		sent[q.By][q.Key] = l.Now()
+		sent[q.By][q.Key] = sending{l.Now(), q.Release}
 		if l.tooShort(Period{Began: q.Since, Length: q.Interval}) {
 			l.Violate("I11", q.Release, "%s was sent %s after the previous one, and its interval is %s", q.What, l.Now().Sub(q.Since), q.Interval)
 		}
@@ -119,11 +126,17 @@ func SingleQueries(l *Ledger, queries func(event any) []Query) Checker {
 	return OnEvent(func(event any) {
 		switch e := event.(type) {
 		case sim.ProcessStarted:
-			delete(sent, e.Instance)
-		case sim.ShardLost:
-			delete(sent, e.Instance)
+			forget(e.Instance)
 		case sim.ProcessCrashed:
-			delete(sent, e.Instance)
+			forget(e.Instance)
+		case sim.ShardLost:
+			forget(e.Instance)
+			forgotten[e.Instance] = map[string]bool{}
+		case sim.Reconciled:
+			if releases := forgotten[e.Instance]; releases != nil && !e.Skipped && !releases[e.Release.Name] {
+				releases[e.Release.Name] = true
+				maps.DeleteFunc(sent[e.Instance], func(_ any, s sending) bool { return s.release == e.Release.Name })
+			}
 		}
 		for _, q := range queries(event) {
 			check(q)

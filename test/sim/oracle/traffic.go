@@ -14,8 +14,8 @@ type TrafficShift struct {
 // ReadyBackends is the part of I1 about changes: requests are sent to pods that answer, as long as the release has such pods.
 func ReadyBackends(l *Ledger, moves func(event any) []TrafficShift) Checker {
 	return checkEach(moves, func(m TrafficShift) {
-		if m.OthersAnswer && !m.To.AnsweredOnceSince(l.OldestView()) {
-			l.Violate("I1", m.Release, "%s, but none of its pods has answered for %s", m.What, l.Lag)
+		if m.OthersAnswer && !m.To.AnsweredOnceSince(l.OldestView().Add(-l.LossDetection)) {
+			l.Violate("I1", m.Release, "%s, but none of its pods has answered for %s", m.What, l.Lag+l.LossDetection)
 		}
 	})
 }

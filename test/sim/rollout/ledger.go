@@ -56,6 +56,7 @@ type run struct {
 
 func newLedger(w *sim.World, c *cluster.Cluster) *ledger {
 	core := oracle.NewLedger(w, rolloutKind)
+	core.LossDetection = cluster.DetectionTime(w)
 	return &ledger{
 		Ledger: core, work: processWork{Ledger: core, lastWrite: map[string]time.Time{}}, Releases: oracle.NewReleases[*record](), cluster: c,
 		pods: map[types.NamespacedName]*oracle.Pods{}, endedByUser: map[types.UID]bool{},
