@@ -163,17 +163,20 @@ func (r *release) forCanary(name string) *release {
 // waitFor waits for the next state for which check returns nil.
 func (r *release) waitFor(what string, check func(canary) error) canary {
 	r.t.Helper()
+	last := errors.New("it has not been observed since")
 	found, next := r.canaries.waitForState(r.t, fmt.Sprintf("Canary %s %s", r.name, what), r.next, func(s state[canary]) error {
-		if s.name != r.name {
-			return fmt.Errorf("the last state is of %s", s.name)
+		switch {
+		case s.name != r.name: // the error remains that of the last state of this Canary
+			return last
+		case s.deleted:
+			last = errors.New("it is deleted")
+		default:
+			if last = check(s.object); last == nil {
+				return nil
+			}
+			last = fmt.Errorf("%w: %s", last, s.object)
 		}
-		if s.deleted {
-			return errors.New("it is deleted")
-		}
-		if err := check(s.object); err != nil {
-			return fmt.Errorf("%w: %s", err, s.object)
-		}
-		return nil
+		return last
 	})
 	r.next = next
 	return found.object

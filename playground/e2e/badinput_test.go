@@ -96,7 +96,7 @@ func configurationErrors(t *testing.T) []configurationError {
 				s.delete(deployments, "nameless") // the selector is immutable
 				s.apply(deploymentByHand("nameless", 1))
 			},
-			reason: "Target", message: "getSelectorLabel failed: deployment nameless.bad spec.selector.matchLabels must contain one of [app name app.kubernetes.io/name]",
+			reason: "Target", message: "getSelectorLabel failed: deployment nameless.bad spec.selector.matchLabels must contain one of [app name app.kubernetes.io/name]: add one of these labels to the selector and to the pods, or add a label of the selector to the controller's flag -selector-labels",
 		}, {
 			name: "template", manifest: deploymentByHand("template", 1) + rate("good", prometheus) + shortCanary("template", "    metrics: [{name: rate, templateRef: {name: good}, thresholdRange: {min: 99}}]"),
 			introduce: patchCanary("template", `{"spec":{"analysis":{"metrics":[{"name":"rate","templateRef":{"name":"better"},"thresholdRange":{"min":99}}]}}}`),
