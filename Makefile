@@ -20,7 +20,7 @@ image-loadtester: ## Build and push the load tester image, which contains a shel
 	@hack/image.sh --loadtester $(ARGS)
 
 .PHONY: demo
-demo: ## Release a good, a failing and a slow version on live traffic (ARGS=--keep, ARGS=--json)
+demo: ## Release good, failing and slow versions on live traffic (ARGS=--keep, ARGS=--json)
 	@hack/playground.sh
 	@bin/playground demo $(ARGS)
 

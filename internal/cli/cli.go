@@ -79,7 +79,7 @@ func (c *commonFlags) register(cmd *cobra.Command, selectsMany bool) {
 	completeFlag(cmd, "namespace", c.completeNamespaces)
 	completeFlag(cmd, "context", c.completeContexts)
 	cmd.Flags().StringVar(&c.controllerFlags, "controller-flags", "",
-		"flags of the controller, such as '-mesh-provider=istio'; only required if its Deployment cannot be read")
+		"flags of the controller, such as '-mesh-provider=istio'; only required if neither its Deployment nor its Lease can be read")
 	if selectsMany {
 		cmd.Flags().BoolVarP(&c.allNamespaces, "all-namespaces", "A", false, "releases in all namespaces")
 		cmd.Flags().StringVarP(&c.selector, "selector", "l", "", "label selector for releases, such as team=shop")

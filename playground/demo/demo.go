@@ -1,10 +1,11 @@
 //go:build linux
 
-// Package demo runs three releases on a cluster under steady load: a good
-// version is promoted, a failing and a slow version are rolled back.
+// Package demo runs four releases on a cluster under steady load: a good
+// version of a Canary is promoted, a failing and a slow one are rolled back,
+// and a good version of a Rollout is promoted.
 //
-// It uses Serin as a user does, with a Deployment and a Canary, and verifies
-// the responses that clients received. It must not know how Serin works inside.
+// It uses Serin as a user does, and verifies the responses that clients
+// received. It must not know how Serin works inside.
 package demo
 
 import (
@@ -13,12 +14,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
@@ -30,13 +32,14 @@ import (
 )
 
 //go:embed cart.yaml
-var demoManifests string
+var cartManifests string
 
-// Names in cart.yaml.
+//go:embed web.yaml
+var webManifests string
+
+// Names in the manifests.
 const (
 	namespace = "shop"
-	name      = "cart"
-	host      = "cart.example.com"
 	image     = cluster.DemoImage
 )
 
@@ -45,8 +48,6 @@ const requestRate = 100
 
 // waitTimeout bounds each wait of the demo; a scenario takes about 25 s.
 const waitTimeout = 3 * time.Minute
-
-var canaries = schema.GroupVersionResource{Group: "flagger.app", Version: "v1beta1", Resource: "canaries"}
 
 // Result is the result of a scenario.
 type Result struct {
@@ -68,15 +69,14 @@ type Result struct {
 type Viewer interface {
 	// ShowActivity shows what the demo is doing.
 	ShowActivity(text string)
-	// Begin is called when the cluster, the application and the load have started.
-	Begin() error
-	// StartScenario announces the next scenario and its position among all scenarios.
-	StartScenario(number, all int, scenario Scenario)
+	// StartScenario announces the next scenario and its position among all scenarios. The cluster, the applications and the load
+	// have started.
+	StartScenario(number, all int, scenario Scenario) error
 	// Progress shows a change of the release, or the counts after some time without a change.
 	Progress(change bool, release string, counts load.Counts)
 	// Result shows the result of a scenario; err contains the differences from the expected result.
 	Result(scenario Scenario, result Result, err error)
-	// End is called when the demo has ended, if Begin succeeded.
+	// End is called when the demo has ended, if a scenario was announced.
 	End()
 }
 
@@ -92,8 +92,9 @@ type Options struct {
 type demoRunner struct {
 	Options
 	serin    *process.Process
-	statuses chan canaryStatus
-	load     *load.Load
+	statuses map[*Target]chan releaseStatus
+	load     *load.Load // on target
+	target   *Target
 }
 
 // serinName is the name of the controller's process and log.
@@ -102,19 +103,18 @@ const serinName = "serin"
 // Run runs all scenarios. Its error contains the differences from the expected results of all scenarios. The demo ends early
 // when the application cannot be deployed or a release does not end.
 func Run(ctx context.Context, o Options) error {
-	p := &demoRunner{Options: o, statuses: make(chan canaryStatus, 1000)}
+	p := &demoRunner{Options: o, statuses: map[*Target]chan releaseStatus{Cart: make(chan releaseStatus, 1000), Web: make(chan releaseStatus, 1000)}}
+	defer p.stopLoad()
 	if err := p.deploy(ctx); err != nil {
-		return err
-	}
-	defer p.load.Stop()
-	if err := o.Viewer.Begin(); err != nil {
 		return err
 	}
 	defer o.Viewer.End()
 	var errs []error
 	scenarios := Scenarios()
 	for i, scenario := range scenarios {
-		o.Viewer.StartScenario(i+1, len(scenarios), scenario)
+		if err := o.Viewer.StartScenario(i+1, len(scenarios), scenario); err != nil {
+			return err
+		}
 		result, err := p.runScenario(ctx, scenario)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -130,14 +130,16 @@ func Run(ctx context.Context, o Options) error {
 	return errors.Join(errs...)
 }
 
-// deploy starts Serin and the application, and the load as soon as the application can be reached.
+// deploy starts Serin and the applications, and the load on the first one.
 func (p *demoRunner) deploy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, waitTimeout, fmt.Errorf("it took more than %s", waitTimeout))
 	defer cancel()
 	c := p.Cluster
 	p.Viewer.ShowActivity("starting Serin")
-	if err := c.ApplyFolder(ctx, p.CRDs); err != nil {
-		return err
+	for _, folder := range []string{p.CRDs, filepath.Join(p.CRDs, "argoproj")} {
+		if err := c.ApplyFolder(ctx, folder); err != nil {
+			return err
+		}
 	}
 	var err error
 	argv := append([]string{p.Serin, "controller", "-kubeconfig", c.Kubeconfig, "-metrics-server", c.PrometheusURL}, controllerFlags...)
@@ -145,25 +147,47 @@ func (p *demoRunner) deploy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.Viewer.ShowActivity("creating a Canary for Deployment cart")
-	if err := c.Apply(ctx, demoManifests); err != nil {
+	p.Viewer.ShowActivity("creating a Canary for Deployment cart, and Rollout web")
+	if err := c.Apply(ctx, cartManifests+"---\n"+strings.ReplaceAll(webManifests, "PROMETHEUS", c.PrometheusURL)); err != nil {
 		return err
 	}
-	p.watchStatuses(context.WithoutCancel(ctx))
-	if err := p.waitForStatus(ctx, func(s canaryStatus) bool { return s.phase == "Initialized" || s.phase == "Succeeded" }); err != nil {
-		return fmt.Errorf("wait for Canary %s to be initialized: %w", name, err)
+	for _, target := range []*Target{Cart, Web} {
+		p.watchStatuses(context.WithoutCancel(ctx), target)
+		if err := p.waitForStatus(ctx, target, target.isIdle); err != nil {
+			return fmt.Errorf("wait for the first version of %s: %w", target.Name, err)
+		}
 	}
 	p.Viewer.ShowActivity(fmt.Sprintf("sending %d requests a second through the gateway", requestRate))
-	if err := p.waitForGateway(ctx); err != nil {
+	return p.startLoad(ctx, Cart)
+}
+
+// startLoad directs the load to an application as soon as it can be reached.
+func (p *demoRunner) startLoad(ctx context.Context, target *Target) error {
+	if p.target == target {
+		return nil
+	}
+	p.stopLoad()
+	if err := p.waitForGateway(ctx, target); err != nil {
 		return err
 	}
-	p.load, err = load.Start(context.WithoutCancel(ctx), load.Options{URL: c.GatewayURL, Host: host, Rate: requestRate, Clock: p.Clock})
+	var err error
+	p.load, err = load.Start(context.WithoutCancel(ctx), load.Options{URL: p.Cluster.GatewayURL, Host: target.Host, Rate: requestRate, Clock: p.Clock})
+	if err == nil {
+		p.target = target
+	}
 	return err
 }
 
-// waitForGateway waits until the gateway serves the route.
-func (p *demoRunner) waitForGateway(ctx context.Context) error {
-	first, err := load.Start(ctx, load.Options{URL: p.Cluster.GatewayURL, Host: host, Rate: requestRate / 10, Clock: p.Clock})
+func (p *demoRunner) stopLoad() {
+	if p.target != nil {
+		p.load.Stop()
+		p.target = nil
+	}
+}
+
+// waitForGateway waits until the gateway serves the route of an application.
+func (p *demoRunner) waitForGateway(ctx context.Context, target *Target) error {
+	first, err := load.Start(ctx, load.Options{URL: p.Cluster.GatewayURL, Host: target.Host, Rate: requestRate / 10, Clock: p.Clock})
 	if err != nil {
 		return err
 	}
@@ -171,26 +195,26 @@ func (p *demoRunner) waitForGateway(ctx context.Context) error {
 	return first.WaitFor(ctx, func(c load.Counts) bool { return c.Requests > c.Failed() })
 }
 
-// watchStatuses sends the statuses of the Canary to p.statuses until the cluster ends.
-func (p *demoRunner) watchStatuses(ctx context.Context) {
+// watchStatuses sends the statuses of a release to p.statuses until the cluster ends.
+func (p *demoRunner) watchStatuses(ctx context.Context, target *Target) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		<-p.Cluster.Done()
 		cancel()
 	}()
 	send := func(object any) {
-		canary, ok := object.(*unstructured.Unstructured)
+		observed, ok := object.(*unstructured.Unstructured)
 		if !ok {
 			return
 		}
 		select {
-		case p.statuses <- readStatus(canary):
+		case p.statuses[target] <- target.read(observed.Object):
 		case <-ctx.Done():
 		}
 	}
-	informer := dynamicinformer.NewFilteredDynamicInformer(p.Cluster.Dynamic, canaries, namespace, 0, cache.Indexers{},
+	informer := dynamicinformer.NewFilteredDynamicInformer(p.Cluster.Dynamic, target.Release, namespace, 0, cache.Indexers{},
 		func(o *metav1.ListOptions) {
-			o.FieldSelector = fields.OneTermEqualSelector("metadata.name", name).String()
+			o.FieldSelector = fields.OneTermEqualSelector("metadata.name", target.Name).String()
 		})
 	// AddEventHandler fails only for an informer that has stopped; this one has not started.
 	_, _ = informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -199,10 +223,10 @@ func (p *demoRunner) watchStatuses(ctx context.Context) {
 	go informer.Informer().RunWithContext(ctx)
 }
 
-// nextStatus returns the next status, or an error when ctx ends or the cluster or Serin has ended.
-func (p *demoRunner) nextStatus(ctx context.Context, tick <-chan time.Time) (s canaryStatus, ticked bool, err error) {
+// nextStatus returns the next status of a release, or an error when ctx ends or the cluster or Serin has ended.
+func (p *demoRunner) nextStatus(ctx context.Context, target *Target, tick <-chan time.Time) (s releaseStatus, ticked bool, err error) {
 	select {
-	case s = <-p.statuses:
+	case s = <-p.statuses[target]:
 		return s, false, nil
 	case <-tick:
 		return s, true, nil
@@ -215,10 +239,10 @@ func (p *demoRunner) nextStatus(ctx context.Context, tick <-chan time.Time) (s c
 	}
 }
 
-func (p *demoRunner) waitForStatus(ctx context.Context, reached func(canaryStatus) bool) error {
-	var last canaryStatus
+func (p *demoRunner) waitForStatus(ctx context.Context, target *Target, reached func(releaseStatus) bool) error {
+	var last releaseStatus
 	for {
-		s, _, err := p.nextStatus(ctx, nil)
+		s, _, err := p.nextStatus(ctx, target, nil)
 		if err != nil {
 			return fmt.Errorf("%w; last seen: %s %s", err, last, last.message)
 		}
@@ -235,6 +259,10 @@ const countsInterval = time.Second
 func (p *demoRunner) runScenario(ctx context.Context, scenario Scenario) (Result, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, waitTimeout, fmt.Errorf("the scenario took more than %s", waitTimeout))
 	defer cancel()
+	target := scenario.Target
+	if err := p.startLoad(ctx, target); err != nil {
+		return Result{Scenario: scenario.Name, Outcome: Stuck}, err
+	}
 	startedAt, before := p.Clock.Now(), p.load.Counts()
 	result := Result{Scenario: scenario.Name, Outcome: Stuck}
 	var progress releaseProgress
@@ -249,19 +277,19 @@ func (p *demoRunner) runScenario(ctx context.Context, scenario Scenario) (Result
 		return result, scenario.verifyResult(result)
 	}
 
-	patch, err := json.Marshal(scenario.targetPatch())
+	patch, err := json.Marshal(scenario.patch())
 	if err != nil {
 		return finish(err)
 	}
-	_, err = p.Cluster.Client.AppsV1().Deployments(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	_, err = p.Cluster.Dynamic.Resource(target.Workload).Namespace(namespace).Patch(ctx, target.Name, types.JSONPatchType, patch, metav1.PatchOptions{})
 	if err != nil {
-		return finish(fmt.Errorf("change Deployment %s: %w", name, err))
+		return finish(fmt.Errorf("change the version of %s: %w", target.Name, err))
 	}
 	ticker := p.Clock.NewTicker(countsInterval)
 	defer ticker.Stop()
-	var last canaryStatus
+	var last releaseStatus
 	for {
-		s, ticked, err := p.nextStatus(ctx, ticker.C())
+		s, ticked, err := p.nextStatus(ctx, target, ticker.C())
 		if err != nil {
 			return finish(fmt.Errorf("%w; last seen: %s %s", err, last, last.message))
 		}
@@ -315,5 +343,5 @@ var controllerFlags = []string{
 	"-mesh-provider=gatewayapi:v1", "-min-analysis-interval=2s", "-drain-delay=2s", "-log-level=info", "-enable-leader-election",
 }
 
-// WatchArgs returns the arguments with which Serin shows the release of the demo.
-func WatchArgs() []string { return []string{"watch", name, "-n", namespace} }
+// WatchArgs returns the arguments with which Serin shows the release of an application.
+func WatchArgs(target *Target) []string { return []string{"watch", target.Name, "-n", namespace} }

@@ -12,25 +12,29 @@ import (
 )
 
 func TestProgressOfARelease(t *testing.T) {
-	at := func(phase string, weight, failed int64) canaryStatus {
-		return canaryStatus{phase: phase, weight: weight, failed: failed}
+	at := func(phase string, weight, failed int64) releaseStatus {
+		return releaseStatus{phase: phase, weight: weight, failed: failed}
 	}
 	for _, c := range []struct {
 		name           string
-		seen           []canaryStatus
+		seen           []releaseStatus
 		want           Outcome
 		steps, windows int
 	}{
-		{"not started", []canaryStatus{at("Succeeded", 0, 0)}, "", 0, 0},
-		{"the end of the previous release is ignored", []canaryStatus{at("Failed", 0, 0), at("Failed", 0, 0)}, "", 0, 0},
-		{"promoted", []canaryStatus{
+		{"not started", []releaseStatus{at("Succeeded", 0, 0)}, "", 0, 0},
+		{"the end of the previous release is ignored", []releaseStatus{at("Failed", 0, 0), at("Failed", 0, 0)}, "", 0, 0},
+		{"promoted", []releaseStatus{
 			at("Initialized", 0, 0), at("Progressing", 0, 0), at("Progressing", 20, 0), at("Progressing", 20, 0), at("Progressing", 40, 0),
 			at("Promoting", 40, 0), at("Promoting", 40, 0), at("Finalising", 0, 0), at("Succeeded", 0, 0),
 		}, Promoted, 2, 2},
-		{"rolled back after two windows at the same weight", []canaryStatus{
+		{"rolled back after two windows at the same weight", []releaseStatus{
 			at("Succeeded", 0, 0), at("Progressing", 20, 0), at("Progressing", 20, 1), at("Progressing", 20, 2), at("Failed", 0, 0),
 		}, RolledBack, 1, 2},
-		{"rolled back before any traffic", []canaryStatus{at("Progressing", 0, 0), at("Failed", 0, 0)}, RolledBack, 0, 0},
+		{"a Rollout", []releaseStatus{
+			at("Healthy", 0, 0), at("Progressing", 0, 0), at("Progressing", 25, 0), at("Paused", 25, 0), at("Progressing", 25, 0), at("Progressing", 50, 0), at("Healthy", 0, 0),
+		}, Promoted, 2, 2},
+		{"an aborted Rollout", []releaseStatus{at("Progressing", 0, 0), at("Progressing", 25, 0), at("Degraded", 0, 0)}, RolledBack, 1, 0},
+		{"rolled back before any traffic", []releaseStatus{at("Progressing", 0, 0), at("Failed", 0, 0)}, RolledBack, 0, 0},
 	} {
 		var p releaseProgress
 		var got Outcome
@@ -48,12 +52,27 @@ func TestStatusOfACanary(t *testing.T) {
 		"phase": "Progressing", "canaryWeight": int64(20), "failedChecks": int64(1),
 		"conditions": []any{map[string]any{"type": "Promoted", "status": "Unknown", "message": "progressing"}},
 	}}}
-	want := canaryStatus{phase: "Progressing", weight: 20, failed: 1, message: "progressing"}
-	if got := readStatus(canary); got != want {
+	want := releaseStatus{phase: "Progressing", weight: 20, failed: 1, message: "progressing"}
+	if got := readCanary(canary.Object); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if got := readStatus(&unstructured.Unstructured{Object: map[string]any{}}); got != (canaryStatus{}) {
+	if got := readCanary(map[string]any{}); got != (releaseStatus{}) {
 		t.Errorf("without a status: %+v", got)
+	}
+}
+
+func TestStatusOfARollout(t *testing.T) {
+	rollout := func(generation int64) map[string]any {
+		return map[string]any{"metadata": map[string]any{"generation": generation}, "status": map[string]any{
+			"phase": "Healthy", "observedGeneration": "2", "message": "none", "canary": map[string]any{"weights": map[string]any{"canary": map[string]any{"weight": int64(25)}}},
+		}}
+	}
+	want := releaseStatus{phase: "Healthy", weight: 25, message: "none"}
+	if got := readRollout(rollout(2)); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got := readRollout(rollout(3)); got.phase != "Progressing" {
+		t.Errorf("a status of an earlier generation: %+v", got)
 	}
 }
 
@@ -107,7 +126,9 @@ func TestLineViewerPrintsEachChangeAndCountsAtIntervals(t *testing.T) {
 	var out strings.Builder
 	v := &LineViewer{Out: &out}
 	v.ShowActivity("starting Serin")
-	v.StartScenario(1, 3, Scenario{Story: "v2 is good"})
+	if err := v.StartScenario(1, 3, Scenario{Story: "v2 is good"}); err != nil {
+		t.Fatal(err)
+	}
 	counts := load.Counts{Requests: 3, ByVersion: map[string]load.VersionCounts{"v1": {Requests: 3}}}
 	v.Progress(true, "phase Progressing", counts)
 	for range countsLogInterval {

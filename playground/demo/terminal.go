@@ -4,6 +4,7 @@ package demo
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -21,8 +22,9 @@ import (
 type TerminalViewer struct {
 	// Terminal is the terminal that the demo writes to and whose size it uses.
 	Terminal *os.File
-	// View is the program above. Begin starts it in a terminal that is smaller by the footer, and End kills it.
-	View *exec.Cmd
+	// View returns the program above for a release. It runs in a terminal that is smaller by the footer, until a scenario of another
+	// release starts.
+	View func(*Target) *exec.Cmd
 	// Addresses is one line with the addresses of the cluster.
 	Addresses string
 
@@ -33,16 +35,19 @@ type TerminalViewer struct {
 	columns      int
 	stream       terminalStream
 	isDirty      bool // the footer shows an earlier state, because the view was in the middle of its output
+	target       *Target
+	view         *exec.Cmd
 	viewTerminal *os.File
-	resized      chan os.Signal
 	viewOutput   sync.WaitGroup
+	resized      chan os.Signal
+	resizing     sync.WaitGroup
 	isOpen       bool
 }
 
 // footerLines is the number of lines of the footer: a rule, the scenario, the release, the counts, and the addresses.
 const footerLines = 5
 
-// ShowActivity prints a line before Begin, and shows it in the footer afterwards.
+// ShowActivity prints a line before the first scenario, and shows it in the footer afterwards.
 func (v *TerminalViewer) ShowActivity(text string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -54,42 +59,69 @@ func (v *TerminalViewer) ShowActivity(text string) {
 	v.drawFooter()
 }
 
-// Begin switches the terminal to its alternate screen and starts the view.
-func (v *TerminalViewer) Begin() error {
+// show starts the view of a release, in place of the view of another one.
+func (v *TerminalViewer) show(target *Target) error {
+	if v.target == target {
+		return nil
+	}
+	v.stopView()
+	view := v.View(target)
 	// Terminals answer queries of programs (such as for their colour) on an input that the view does not have. For a terminal of
 	// this type, programs send no queries.
-	v.View.Env = append(os.Environ(), append(v.View.Env, "TERM=screen-256color")...)
+	view.Env = append(os.Environ(), append(view.Env, "TERM=screen-256color")...)
 	// The size is set before the view starts. Otherwise, on a busy machine, the view may read its size before this process sets
 	// it, and get 0×0.
-	v.rows, v.columns = v.terminalSize()
-	inner, err := pty.StartWithSize(v.View, v.viewSize())
-	if err != nil {
-		return fmt.Errorf("start the view: %w", err)
-	}
-	v.viewTerminal = inner
-	fmt.Fprint(v.Terminal, "\x1b[?1049h") // the alternate screen: the previous output is visible again at the end
 	v.mu.Lock()
-	v.isOpen = true
+	v.rows, v.columns = v.terminalSize()
+	size := v.viewSize()
+	v.mu.Unlock()
+	inner, err := pty.StartWithSize(view, size)
+	if err != nil {
+		return fmt.Errorf("start the view of %s: %w", target.Name, err)
+	}
+	v.mu.Lock()
+	v.target, v.view, v.viewTerminal, v.stream = target, view, inner, terminalStream{}
+	v.open()
 	v.resizeView()
 	v.mu.Unlock()
+	v.viewOutput.Go(func() { v.copyView(inner) })
+	return nil
+}
+
+// open switches the terminal to its alternate screen, so that the previous output is visible again at the end.
+func (v *TerminalViewer) open() {
+	if v.isOpen {
+		return
+	}
+	v.isOpen = true
+	fmt.Fprint(v.Terminal, "\x1b[?1049h")
 	v.resized = make(chan os.Signal, 1)
 	signal.Notify(v.resized, unix.SIGWINCH)
-	v.viewOutput.Go(func() {
+	v.resizing.Go(func() {
 		for range v.resized {
 			v.mu.Lock()
 			v.resizeView()
 			v.mu.Unlock()
 		}
 	})
-	v.viewOutput.Go(v.copyView)
-	return nil
+}
+
+// stopView ends the view, if there is one.
+func (v *TerminalViewer) stopView() {
+	if v.view == nil {
+		return
+	}
+	_ = v.view.Process.Kill() // it may already have ended
+	_ = v.view.Wait()         // it was killed
+	v.viewOutput.Wait()       // reads until the view's end of the terminal is closed
+	v.viewTerminal.Close()
 }
 
 // resizeView divides the terminal between the view and the footer.
 func (v *TerminalViewer) resizeView() {
 	v.rows, v.columns = v.terminalSize()
 	_ = pty.Setsize(v.viewTerminal, v.viewSize())
-	fmt.Fprintf(v.Terminal, "\x1b[1;%dr\x1b[2J\x1b[1;1H", v.rows-footerLines)
+	fmt.Fprintf(v.Terminal, "\x1b[0m\x1b[1;%dr\x1b[2J\x1b[1;1H", v.rows-footerLines)
 	v.drawFooter()
 }
 
@@ -107,11 +139,11 @@ func (v *TerminalViewer) viewSize() *pty.Winsize {
 	return &pty.Winsize{Rows: uint16(v.rows - footerLines), Cols: uint16(v.columns)}
 }
 
-// copyView copies the output of the view to the terminal until the view ends.
-func (v *TerminalViewer) copyView() {
+// copyView copies the output of a view to the terminal until the view ends.
+func (v *TerminalViewer) copyView(from io.Reader) {
 	buffer := make([]byte, 32<<10)
 	for {
-		n, err := v.viewTerminal.Read(buffer)
+		n, err := from.Read(buffer)
 		if n > 0 {
 			v.mu.Lock()
 			_, _ = v.Terminal.Write(buffer[:n]) // the terminal may be closed
@@ -147,13 +179,17 @@ func (v *TerminalViewer) drawFooter() {
 	fmt.Fprint(v.Terminal, out.String())
 }
 
-// StartScenario shows the description of a scenario.
-func (v *TerminalViewer) StartScenario(number, all int, scenario Scenario) {
+// StartScenario shows the release of a scenario, and its description.
+func (v *TerminalViewer) StartScenario(number, all int, scenario Scenario) error {
+	if err := v.show(scenario.Target); err != nil {
+		return err
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.lines[1] = fmt.Sprintf("Release %d of %d: %s", number, all, scenario.Story)
 	v.lines[2], v.lines[3] = "", ""
 	v.drawFooter()
+	return nil
 }
 
 // Progress shows the release and the counts.
@@ -176,12 +212,13 @@ func (v *TerminalViewer) Result(scenario Scenario, r Result, err error) {
 
 // End restores the terminal and prints the results of all scenarios.
 func (v *TerminalViewer) End() {
-	_ = v.View.Process.Kill() // it may already have ended
+	v.stopView()
+	if !v.isOpen {
+		return
+	}
 	signal.Stop(v.resized)
 	close(v.resized)
-	_ = v.View.Wait() // it was killed
-	v.viewTerminal.Close()
-	v.viewOutput.Wait()
+	v.resizing.Wait()
 	v.isOpen = false
 	// Reset colours, scrolling region, cursor, bracketed paste and screen, whatever the view has set; then continue at the
 	// bottom.

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	rows, columns, err := pty.Getsize(os.Stdout)
-	fmt.Printf("view of %d×%d %v on %s", rows, columns, err, os.Getenv("TERM"))
+	fmt.Printf("view of %s: %d×%d %v on %s", os.Getenv(viewVariable), rows, columns, err, os.Getenv("TERM"))
 	if report := os.NewFile(reportDescriptor, "report"); report != nil {
 		fmt.Fprintf(report, "%d×%d", rows, columns) // fails where a test passes no such file
 		report.Close()
@@ -83,36 +83,51 @@ func TestTerminalViewerSharesTheTerminalWithItsView(t *testing.T) {
 		waittest.UntilContains(t, shown.String, text)
 	}
 
-	view := exec.Command(os.Args[0])
-	view.Env = []string{viewVariable + "=yes"}
-	scenario := Scenario{Story: "v2 is " + strings.Repeat("very ", 20) + "good", Version: "v2"}
-	v := &TerminalViewer{Terminal: terminal, View: view, Addresses: "logs are there"}
+	var views []*exec.Cmd
+	viewOf := func(target *Target) *exec.Cmd {
+		view := exec.Command(os.Args[0])
+		view.Env = []string{viewVariable + "=" + target.Name}
+		views = append(views, view)
+		return view
+	}
+	scenario := Scenario{Target: Cart, Story: "v2 is " + strings.Repeat("very ", 20) + "good", Version: "v2"}
+	v := &TerminalViewer{Terminal: terminal, View: viewOf, Addresses: "logs are there"}
 	v.ShowActivity("starting Serin")
 	expect("starting Serin ...")
-	if err := v.Begin(); err != nil {
+	if err := v.StartScenario(1, 3, scenario); err != nil {
 		t.Fatal(err)
 	}
-	expect("view of 25×60 <nil> on screen-256color")
+	expect("view of cart: 25×60 <nil> on screen-256color")
 	expect("\x1b[1;25r") // the view scrolls in its own lines
-	v.StartScenario(1, 3, scenario)
 	v.Progress(true, "phase Progressing", load.Counts{Lost: 2})
 	expect("\x1b[27;1H\x1b[2K" + "Release 1 of 3: v2 is very very very very very very very very ve"[:60] + "\x1b")
 	expect("\x1b[28;1H\x1b[2Kphase Progressing\x1b")
 	expect("\x1b[29;1H\x1b[2Krequests: lost 2\x1b")
 	expect("\x1b[30;1H\x1b[2Klogs are there\x1b")
 	v.Result(scenario, Result{Outcome: Promoted}, nil)
+	for range 2 { // the view continues in the second scenario of a release
+		if err := v.StartScenario(2, 3, Scenario{Target: Web, Story: "the other one"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect("view of web: 25×60 <nil> on screen-256color")
 	v.End()
 	expect("\x1b[r")
 	expect("\x1b[?1049l\x1b[30;1H\r\n✓ v2 was promoted")
-	if err := view.Process.Signal(os.Interrupt); err == nil {
-		t.Error("the view still runs")
+	if len(views) != 2 {
+		t.Errorf("%d views were started, want 2", len(views))
+	}
+	for _, view := range views {
+		if err := view.Process.Signal(os.Interrupt); err == nil {
+			t.Error("a view still runs")
+		}
 	}
 	terminal.Close()
 	outer.Close()
 	waittest.Receive(t, "the terminal is closed", reading)
 }
 
-// TestTheViewStartsWithItsSize guards against a race: on a busy machine, the view may run before Begin continues. Here Begin is
+// TestTheViewStartsWithItsSize guards against a race: on a busy machine, the view may run before the viewer continues. Here it is
 // blocked: its output to the terminal is not read until the view has reported its size.
 func TestTheViewStartsWithItsSize(t *testing.T) {
 	outer, terminal, err := pty.Open()
@@ -140,9 +155,9 @@ func TestTheViewStartsWithItsSize(t *testing.T) {
 	defer size.Close()
 	view := exec.Command(os.Args[0])
 	view.Env, view.ExtraFiles = []string{viewVariable + "=yes"}, []*os.File{report}
-	v := &TerminalViewer{Terminal: terminal, View: view}
+	v := &TerminalViewer{Terminal: terminal, View: func(*Target) *exec.Cmd { return view }}
 	began := make(chan error, 1)
-	go func() { began <- v.Begin() }()
+	go func() { began <- v.StartScenario(1, 1, Scenario{Target: Cart}) }()
 	reported := make(chan string, 1)
 	go func() {
 		text := make([]byte, 100)
@@ -154,7 +169,7 @@ func TestTheViewStartsWithItsSize(t *testing.T) {
 	}
 	report.Close()
 	go func() { _, _ = io.Copy(io.Discard, outer) }()
-	if err := waittest.Receive(t, "Begin returns", began); err != nil {
+	if err := waittest.Receive(t, "StartScenario returns", began); err != nil {
 		t.Fatal(err)
 	}
 	v.End()
@@ -176,8 +191,8 @@ func TestTheFooterFollowsOutputThatIsComplete(t *testing.T) {
 		defer close(reading)
 		_, _ = io.Copy(shown, output)
 	}()
-	v := &TerminalViewer{Terminal: input, viewTerminal: inner, rows: 24, columns: 80, isOpen: true}
-	v.viewOutput.Go(v.copyView)
+	v := &TerminalViewer{Terminal: input, rows: 24, columns: 80, isOpen: true}
+	v.viewOutput.Go(func() { v.copyView(inner) })
 	fmt.Fprint(view, "a\x1b[3") // half of a control sequence
 	waittest.UntilContains(t, shown.String, "a\x1b[3")
 	v.ShowActivity("one more release")

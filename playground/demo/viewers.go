@@ -23,13 +23,11 @@ const countsLogInterval = 5
 // ShowActivity prints what the demo is doing.
 func (v *LineViewer) ShowActivity(text string) { fmt.Fprintf(v.Out, "%s ...\n", text) }
 
-// Begin does nothing.
-func (v *LineViewer) Begin() error { return nil }
-
 // StartScenario prints the description of a scenario.
-func (v *LineViewer) StartScenario(number, all int, scenario Scenario) {
+func (v *LineViewer) StartScenario(number, all int, scenario Scenario) error {
 	fmt.Fprintf(v.Out, "\nRelease %d of %d: %s\n", number, all, scenario.Story)
 	v.skippedCounts = 0
+	return nil
 }
 
 // Progress prints every change, and the counts at intervals.
@@ -71,11 +69,8 @@ type JSONViewer struct {
 // ShowActivity does nothing.
 func (v JSONViewer) ShowActivity(string) {}
 
-// Begin does nothing.
-func (v JSONViewer) Begin() error { return nil }
-
 // StartScenario does nothing.
-func (v JSONViewer) StartScenario(int, int, Scenario) {}
+func (v JSONViewer) StartScenario(int, int, Scenario) error { return nil }
 
 // Progress does nothing.
 func (v JSONViewer) Progress(bool, string, load.Counts) {}

@@ -25,9 +25,10 @@ func demoCommand() *cobra.Command {
 	var folder string
 	command := &cobra.Command{
 		Use: "demo", Short: "Ship a good, a failing and a slow version on real traffic",
-		Long: "Starts a cluster, creates a Canary for an application and runs three releases under steady load: a good version is\n" +
-			"promoted, a version that fails 10 % of its requests is rolled back, a slow version is rolled back. The exit code is\n" +
-			"0 only if all releases ended as expected and no request was lost.",
+		Long: "Starts a cluster with two applications, and runs four releases under steady load. Of the application with a Canary, a good\n" +
+			"version is promoted, a version that fails 10 % of its requests is rolled back, and a slow version is rolled back. Of the\n" +
+			"application with a Rollout, a good version is promoted. The exit code is 0 only if all releases ended as expected and no\n" +
+			"request was lost.",
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			options := cluster.Options{Gateway: true, Prometheus: true, Autoscaling: true, Folder: folder, Log: newLogger(false), Terminal: progressTerminal()}
@@ -109,8 +110,11 @@ func selectViewer(ctx context.Context, out *os.File, c *cluster.Cluster, serin s
 	case asJSON:
 		return demo.JSONViewer{Out: io.Writer(out)}
 	case term.IsTerminal(int(out.Fd())):
-		view := exec.CommandContext(ctx, serin, demo.WatchArgs()...)
-		view.Env = []string{"KUBECONFIG=" + c.Kubeconfig}
+		view := func(target *demo.Target) *exec.Cmd {
+			watch := exec.CommandContext(ctx, serin, demo.WatchArgs(target)...)
+			watch.Env = []string{"KUBECONFIG=" + c.Kubeconfig}
+			return watch
+		}
 		return &demo.TerminalViewer{Terminal: out, View: view, Addresses: "KUBECONFIG=" + c.OutsideKubeconfig + "  Prometheus " + c.OutsidePrometheusURL}
 	default:
 		return &demo.LineViewer{Out: out}
