@@ -39,7 +39,7 @@
 //
 // An effect: its type in effects.go, in the group of outcome in which it is applied, and a case in
 // rollout/controller/apply.go: test/borders fails without it. MergeStatusChanges (mergestatus.go) if it may share a status
-// write with others, and world_test.go.
+// write with others, and world_test.go; the cluster of serin plan (internal/cli/plan) if decisions depend on its result.
 //
 // A condition: its type in api/argoproj/v1alpha1/status.go, completeConditions (status.go) or the constructor in
 // conditions.go, and PhaseOf (phase.go) if it changes the phase. Texts that Argo Rollouts writes are constants.

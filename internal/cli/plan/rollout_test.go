@@ -62,6 +62,68 @@ func TestPlansOfRolloutsEndPromoted(t *testing.T) {
 	})
 }
 
+// TestPlansOfRandomStrategiesEndPromoted: strategies without a router, and blue-green ones with analyses.
+func TestPlansOfRandomStrategiesEndPromoted(t *testing.T) {
+	template := func(string, bool) (argov1.AnalysisTemplateSpec, error) {
+		metric := argov1.Metric{Name: "errors", Interval: "30s", Count: new(intstr.FromInt32(3)), Provider: argov1.MetricProvider{Prometheus: &argov1.PrometheusMetric{Query: "x"}}}
+		return argov1.AnalysisTemplateSpec{Metrics: []argov1.Metric{metric}}, nil
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		r := testRollout()
+		r.Spec.Replicas = new(rapid.Int32Range(1, 12).Draw(t, "replicas"))
+		r.Spec.MinReadySeconds = rapid.SampledFrom([]int32{0, 10}).Draw(t, "min ready")
+		analysis := &argov1.RolloutAnalysis{Templates: []argov1.AnalysisTemplateRef{{TemplateName: "errors"}}}
+		analyses := 0
+		if rapid.Bool().Draw(t, "blue-green") {
+			b := &argov1.BlueGreenStrategy{
+				ActiveService: "active", PreviewService: rapid.SampledFrom([]string{"", "preview"}).Draw(t, "preview"),
+				AutoPromotionSeconds:  rapid.SampledFrom([]int32{0, 20}).Draw(t, "auto seconds"),
+				AutoPromotionEnabled:  rapid.SampledFrom([]*bool{nil, new(true), new(false)}).Draw(t, "auto"),
+				ScaleDownDelaySeconds: rapid.SampledFrom([]*int32{nil, new(int32(0)), new(int32(90))}).Draw(t, "delay"),
+				PreviewReplicaCount:   rapid.SampledFrom([]*int32{nil, new(int32(1))}).Draw(t, "preview count"),
+			}
+			if rapid.Bool().Draw(t, "pre") {
+				b.PrePromotionAnalysis = analysis
+				analyses++
+			}
+			if rapid.Bool().Draw(t, "post") {
+				b.PostPromotionAnalysis = analysis
+				analyses++
+			}
+			r.Spec.Strategy.BlueGreen = b
+		} else {
+			kinds := []argov1.CanaryStep{
+				{SetWeight: new(int32(0))}, {SetWeight: new(int32(30))}, {SetWeight: new(int32(100))}, {Pause: &argov1.RolloutPause{}},
+				{Pause: &argov1.RolloutPause{Duration: new(intstr.FromString("1m"))}}, {Analysis: analysis},
+			}
+			r.Spec.Strategy.Canary = &argov1.CanaryStrategy{Steps: rapid.SliceOfN(rapid.SampledFrom(kinds), 0, 8).Draw(t, "steps")}
+			for _, step := range r.Spec.Strategy.Canary.Steps {
+				if step.Analysis != nil {
+					analyses++
+				}
+			}
+		}
+		p, err := New(Input{Rollout: r, AnalysisTemplate: template})
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := p.Steps[len(p.Steps)-1]
+		switch {
+		case last.CanaryWeight != 100 || last.CanaryPods != *r.Spec.Replicas || last.StablePods != 0:
+			t.Fatalf("ends with %+v", last)
+		case len(p.Queries) != analyses:
+			t.Fatalf("%d analyses, and queries %+v", analyses, p.Queries)
+		case p.Duration.LongestSeconds < p.Duration.ShortestSeconds:
+			t.Fatalf("the longest release takes %v s, the shortest %v s", p.Duration.LongestSeconds, p.Duration.ShortestSeconds)
+		}
+		for _, q := range p.Queries {
+			if q.Times != 3 {
+				t.Fatalf("%s of the %s is measured %d times", q.Metric, q.Analysis, q.Times)
+			}
+		}
+	})
+}
+
 func testRollout() *argov1.Rollout {
 	labels := map[string]string{"app": "web"}
 	return &argov1.Rollout{
