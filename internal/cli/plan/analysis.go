@@ -39,7 +39,7 @@ type playedAnalysis struct {
 	label   string
 }
 
-// isDue reports whether the run is complete at a time. A run that nothing limits completes only if nothing else would end it.
+// isDue reports whether the run has all its measurements at a time. One without a limit never has: its release terminates it.
 func (a *playedAnalysis) isDue(now time.Time) bool { return !a.unlimited && !now.Before(a.due) }
 
 // startAnalysis returns the AnalysisRun of an effect. Its end is the end of a run that is played by its own state machine.
@@ -222,18 +222,21 @@ func redactAddress(address string) string {
 	return outbound.Redact(address)
 }
 
+// unknownProvider is the name of a provider of which no field is set.
+const unknownProvider = "unknown"
+
 // providerName returns the name of the field that is set.
 func providerName(p argov1.MetricProvider) string {
 	text, err := json.Marshal(p)
 	if err != nil {
-		return orUnknown("")
+		return unknownProvider
 	}
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(text, &fields) != nil {
-		return orUnknown("")
+		return unknownProvider
 	}
 	for name := range fields {
 		return name
 	}
-	return orUnknown("")
+	return unknownProvider
 }

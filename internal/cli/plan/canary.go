@@ -43,6 +43,9 @@ func newCanaryPlan(in Input) (Plan, error) {
 	out.Duration = Duration{
 		ShortestSeconds: seconds(shortest.end.Sub(playedFrom)), PodStarts: shortest.podStarts, PodDeadlineSeconds: plan.Deadline.Seconds(),
 	}
+	if !longest.promoted() {
+		longest.end = longest.last.Now
+	}
 	out.Duration.LongestSeconds = seconds(longest.end.Sub(playedFrom)) + float64(shortest.podStarts)*plan.Deadline.Seconds()
 	out.Queries = canaryQueries(in, plan, shortest)
 	out.Webhooks = canaryWebhooks(plan, shortest)
@@ -227,7 +230,12 @@ func canaryUnbounded(plan canary.Plan) []string {
 // canaryNotes returns what the plan assumes.
 func canaryNotes(in Input, plan canary.Plan) []string {
 	var out []string
-	if in.Workload == nil {
+	switch {
+	case plan.Kind == "Service":
+		out = append(out, "Serin scales no pods behind a Service: the numbers of pods are not known.")
+	case plan.Kind == "DaemonSet":
+		out = append(out, "A DaemonSet has one pod on each of its nodes: the numbers of pods are not known.")
+	case in.Workload == nil:
 		out = append(out, fmt.Sprintf("%s %s is not known: 1 pod is assumed.", plan.Kind, plan.Target))
 	}
 	if ref := in.Canary.Spec.AutoscalerRef; ref != nil {

@@ -7,7 +7,6 @@
 package plan
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -247,9 +246,6 @@ func objectName(namespace, name string) string {
 	}
 	return name + "." + namespace
 }
-
-// orUnknown returns the text, or unknown.
-func orUnknown(text string) string { return cmp.Or(text, "unknown") }
 
 // DelayingGates returns those of some gates that users plan with: those that time, an answer or a user opens. The others wait for
 // the cluster, such as for ready pods, in every step.

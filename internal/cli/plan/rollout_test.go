@@ -93,8 +93,12 @@ func TestPlansOfRandomStrategiesEndPromoted(t *testing.T) {
 			r.Spec.Strategy.BlueGreen = b
 		} else {
 			kinds := []argov1.CanaryStep{
-				{SetWeight: new(int32(0))}, {SetWeight: new(int32(30))}, {SetWeight: new(int32(100))}, {Pause: &argov1.RolloutPause{}},
-				{Pause: &argov1.RolloutPause{Duration: new(intstr.FromString("1m"))}}, {Analysis: analysis},
+				{SetWeight: new(int32(0))},
+				{SetWeight: new(int32(30))},
+				{SetWeight: new(int32(100))},
+				{Pause: &argov1.RolloutPause{}},
+				{Pause: &argov1.RolloutPause{Duration: new(intstr.FromString("1m"))}},
+				{Analysis: analysis},
 			}
 			r.Spec.Strategy.Canary = &argov1.CanaryStrategy{Steps: rapid.SliceOfN(rapid.SampledFrom(kinds), 0, 8).Draw(t, "steps")}
 			for _, step := range r.Spec.Strategy.Canary.Steps {
