@@ -38,7 +38,7 @@
 // invariants_checks.go if the gate guards a promise, and maxRunDuration (settled.go) if it delays a release.
 //
 // A gate that sends a query: in addition a type of query (queries.go), which canary/controller/ask.go resolves, queryOf
-// (gatekinds.go) and passingAnswer (forecast.go).
+// (gatekinds.go) and PassingAnswer (forecast.go).
 //
 // A notice, which delays nothing: a message of the plan (Plan.Warnings, newplan.go) or a fact of the snapshot that withNotices
 // (notices.go) adds, and a row in docs/gates.md.

@@ -2,7 +2,7 @@ package canary
 
 import (
 	"fmt"
-	"time"
+	"math"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 
@@ -23,53 +23,75 @@ type expectedCourse struct {
 	limits map[string]string
 }
 
-// forecast runs the state machine on a simulated cluster where pods are ready at once, users approve and checks pass. The
-// displayed steps are thus derived from the code that executes them.
+// forecast plays a release in which users approve and checks pass. The displayed steps are thus derived from the code that
+// executes them.
 func forecast(s Snapshot) expectedCourse {
 	result := expectedCourse{limits: map[string]string{}}
-	s = idealSnapshot(s)
-	for range maxDecisions {
-		d := Next(s)
-		for _, gate := range d.Gates {
+	Play(s, PassingAnswer, func(t Transition) bool {
+		for _, gate := range t.Decision.Gates {
 			if gate.Limit != "" && result.limits[gate.Name] == "" {
 				result.limits[gate.Name] = gate.Limit
 			}
 		}
-		before := s
-		answered := answerQueries(s, d)
-		for _, effect := range d.Effects {
-			s = withEffect(s, effect)
+		if t.Text != "" {
+			result.steps = append(result.steps, release.Step{Text: t.Text, Weight: t.After.Route.Canary, At: t.After.Now})
 		}
-		status := *d.Status.DeepCopy()
-		FillStamps(&status, s.Plan, d.Stamp, s.Now)
-		s.Status = status
-		if text := stepText(before, s, d); text != "" {
-			result.steps = append(result.steps, release.Step{Text: text, Weight: s.Route.Canary, At: s.Now})
-		}
-		switch {
-		case len(result.steps) == maxUpcoming:
-			return result
-		case answered, !equality.Semantic.DeepEqual(before.Status, s.Status), before.Route != s.Route,
-			before.Workload.Target != s.Workload.Target, before.Workload.Primary != s.Workload.Primary:
-		case d.Wake.After(s.Now):
-			s.Now = d.Wake
-		default:
-			return result
-		}
-	}
+		return len(result.steps) < maxUpcoming
+	})
 	return result
 }
 
-// answerQueries adds a passing answer for each unanswered query of a decision, and reports whether there was one.
-func answerQueries(s Snapshot, d Decision) bool {
-	answered := false
-	for _, query := range d.Queries {
-		if _, ok := s.Answers.AnswerTo(query); !ok {
-			s.Answers[query.ID] = passingAnswer(query, s.Now)
-			answered = true
+// Transition is one decision of a release that is played, with the snapshots around it.
+type Transition struct {
+	Before, After Snapshot
+	Decision      Decision
+	// Asked are the queries that the decision sent and that were answered at once.
+	Asked []release.Query
+	// Text describes the change as users see it; empty if only the status records a change.
+	Text string
+}
+
+// Play runs the state machine on a simulated cluster where pods are ready at once and every query is answered at once with the
+// result of answer, until nothing more follows, see returns false, or after a maximum number of decisions. It returns the last
+// snapshot, and whether nothing more follows.
+func Play(s Snapshot, answer func(Snapshot, release.Query) release.Answer, see func(Transition) bool) (last Snapshot, settled bool) {
+	s = idealSnapshot(s)
+	for range maxDecisions {
+		t := Transition{Before: s, Decision: Next(s)}
+		t.Asked = answerQueries(s, t.Decision, answer)
+		for _, effect := range t.Decision.Effects {
+			s = withEffect(s, effect)
+		}
+		status := *t.Decision.Status.DeepCopy()
+		FillStamps(&status, s.Plan, t.Decision.Stamp, s.Now)
+		s.Status = status
+		t.After = s
+		t.Text = stepText(t.Before, s, t.Decision)
+		if !see(t) {
+			return s, false
+		}
+		switch {
+		case len(t.Asked) > 0, !equality.Semantic.DeepEqual(t.Before.Status, s.Status), t.Before.Route != s.Route,
+			t.Before.Workload.Target != s.Workload.Target, t.Before.Workload.Primary != s.Workload.Primary:
+		case t.Decision.Wake.After(s.Now):
+			s.Now = t.Decision.Wake
+		default:
+			return s, true
 		}
 	}
-	return answered
+	return s, false
+}
+
+// answerQueries adds an answer for each unanswered query of a decision, and returns these queries.
+func answerQueries(s Snapshot, d Decision, answer func(Snapshot, release.Query) release.Answer) []release.Query {
+	var asked []release.Query
+	for _, query := range d.Queries {
+		if _, ok := s.Answers.AnswerTo(query); !ok {
+			s.Answers[query.ID] = answer(s, query)
+			asked = append(asked, query)
+		}
+	}
+	return asked
 }
 
 // idealSnapshot returns the snapshot of a cluster in which the release waits only for time.
@@ -114,7 +136,11 @@ func withEffect(s Snapshot, effect release.Effect) Snapshot {
 	case TrafficWeight:
 		s.Route.Found, s.Route.Canary, s.Route.Mirrored = true, e.Canary, e.Mirror
 	case TargetScaledUp:
-		s.Workload.Target = withPods(s.Workload.Target, max(s.Workload.Target.Replicas, 1))
+		replicas := s.Workload.Target.Replicas
+		if replicas == 0 || e.ToPrimaryCapacity { // as many as the primary has
+			replicas = max(replicas, s.Workload.Primary.Replicas, 1)
+		}
+		s.Workload.Target = withPods(s.Workload.Target, replicas)
 	case TargetScaledToZero:
 		s.Workload.Target = withPods(s.Workload.Target, 0)
 	default: // no other effect changes what a decision depends on
@@ -122,9 +148,9 @@ func withEffect(s Snapshot, effect release.Effect) Snapshot {
 	return s
 }
 
-// passingAnswer returns the answer with which a release continues.
-func passingAnswer(query release.Query, now time.Time) release.Answer {
-	began := release.LaterOf(now, query.Since)
+// PassingAnswer returns the answer with which a release continues.
+func PassingAnswer(s Snapshot, query release.Query) release.Answer {
+	began := release.LaterOf(s.Now, query.Since)
 	answer := release.Answer{ID: query.ID, Began: began, Ended: began, Outcome: release.Yes}
 	switch q := query.Request.(type) {
 	case HookQuery:
@@ -149,6 +175,24 @@ func passingValue(m flaggerv1.CanaryMetric) float64 {
 	default:
 		return 0
 	}
+}
+
+// SlowestAnswer returns the answers of the longest release that is still promoted: checks fail until one more failed check would
+// roll the release back. Only checks count; webhooks that must approve and that request a rollback answer as in PassingAnswer.
+func SlowestAnswer(s Snapshot, query release.Query) release.Answer {
+	answer := PassingAnswer(s, query)
+	if s.Status.FailedChecks+1 >= s.Plan.Threshold {
+		return answer
+	}
+	switch q := query.Request.(type) {
+	case HookQuery:
+		if q.Hook.Type == flaggerv1.RolloutHook || q.Hook.Type == flaggerv1.PreRolloutHook {
+			answer.Outcome = release.No
+		}
+	case MetricQuery:
+		answer.Value = math.NaN() // fails every check
+	}
+	return answer
 }
 
 // stepText describes the change between two decisions as users see it; empty if only the status records a change.

@@ -1,4 +1,4 @@
-// Package cli contains the commands of users: get, watch, wait, why, history, migrate, eject, promote, abort, retry, pause, resume,
+// Package cli contains the commands of users: get, watch, wait, why, history, plan, migrate, eject, promote, abort, retry, pause, resume,
 // restart, set image, undo, crds, version.
 //
 // They act with the permissions of the user. The commands that control a release only change a field or an annotation of a
@@ -28,7 +28,7 @@ import (
 )
 
 func newCommands(connect connector) []*cobra.Command {
-	all := []*cobra.Command{newGetCommand(connect), newWhyCommand(connect), newWatchCommand(connect), newHistoryCommand(connect), newMigrateCommand(connect), newEjectCommand(connect), newCRDsCommand(), newVersionCommand()}
+	all := []*cobra.Command{newGetCommand(connect), newWhyCommand(connect), newWatchCommand(connect), newHistoryCommand(connect), newPlanCommand(connect), newMigrateCommand(connect), newEjectCommand(connect), newCRDsCommand(), newVersionCommand()}
 	all = append(all, newWaitCommand(connect), newOptionsCommand())
 	for _, o := range releaseCommands {
 		all = append(all, newReleaseCommand(connect, o))

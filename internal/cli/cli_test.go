@@ -32,7 +32,7 @@ import (
 // fail; after names a change during the command. The command events shows the events that record commands of users, annotation
 // the command for Canary cart, and template a pod template.
 func TestCommands(t *testing.T) {
-	for _, file := range []string{"testdata/commands", "testdata/rollouts", "testdata/history", "testdata/othercontrollers", "testdata/control", "testdata/workloads"} {
+	for _, file := range []string{"testdata/commands", "testdata/rollouts", "testdata/history", "testdata/othercontrollers", "testdata/control", "testdata/workloads", "testdata/plan"} {
 		synctest.Test(t, func(t *testing.T) { // without subtests, which a synctest bubble does not support
 			var w *clitest.FakeCluster
 			datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
@@ -336,7 +336,7 @@ func TestExitCodesOfTheCommandLine(t *testing.T) {
 		"watch --until step=x", "wait", "wait cart", "wait --for=done", "wait cart --for=never", "get -w -o json", "get -o jsonpath={", "why canary cart web",
 		"why -o wide cart", "options x", "get fleet/x", "get /x", "get rollouts canary/x", "promote rollout/x --all", "abort", "abort a b", "promote a --timeout 1m",
 		"retry a --wait --timeout -1m", "pause a --wait", "restart", "undo a b", "undo a --to-revision -1", "set", "set image a", "set image a b", "set image a b=",
-		"set image a b=c b=d", "set color a", "get a -A", "version x", "crds --group apps",
+		"set image a b=c b=d", "set color a", "plan", "plan a b", "plan a -f b", "plan -f does-not-exist.yaml", "plan -o wide a", "get a -A", "version x", "crds --group apps",
 	} {
 		var out bytes.Buffer
 		root.SetOut(&out)

@@ -39,12 +39,12 @@
 //
 // An effect: its type in effects.go, in the group of outcome in which it is applied, and a case in
 // rollout/controller/apply.go: test/borders fails without it. MergeStatusChanges (mergestatus.go) if it may share a status
-// write with others, and world_test.go.
+// write with others, and world_test.go; the cluster of serin plan (internal/cli/plan) if decisions depend on its result.
 //
 // A condition: its type in api/argoproj/v1alpha1/status.go, completeConditions (status.go) or the constructor in
 // conditions.go, and PhaseOf (phase.go) if it changes the phase. Texts that Argo Rollouts writes are constants.
 //
-// A kind of step: api/argoproj/v1alpha1/steps.go and make generate; EvaluateStepGates, describeStep (step.go),
+// A kind of step: api/argoproj/v1alpha1/steps.go and make generate; EvaluateStepGates, DescribeStep (step.go),
 // validate_steps.go; the pods and the weight during the step (package pods); docs/rollouts.md; drawSteps in
 // test/sim/rollout/draw.go.
 //

@@ -29,8 +29,8 @@ func parsePauseSeconds(duration intstr.IntOrString) (int64, error) {
 // isIndefinite reports whether only the user ends a pause.
 func isIndefinite(pause argov1.RolloutPause) bool { return pause.Duration == nil }
 
-// describeStep returns the name of a step in events and messages.
-func describeStep(step argov1.CanaryStep) string {
+// DescribeStep returns the name of a step in events and messages.
+func DescribeStep(step argov1.CanaryStep) string {
 	switch {
 	case step.SetWeight != nil:
 		return fmt.Sprintf("setWeight: %d", *step.SetWeight)

@@ -261,7 +261,7 @@ func StepAbortCause(v StepState) (string, bool) {
 
 // stepCompletedText is the message about a completed step. done is the number of completed steps.
 func stepCompletedText(done, total int32, step argov1.CanaryStep) string {
-	return fmt.Sprintf("Rollout step %d/%d completed (%s)", done, total, describeStep(step))
+	return fmt.Sprintf("Rollout step %d/%d completed (%s)", done, total, DescribeStep(step))
 }
 
 // abortCause returns the cause with which an analysis aborts a release; false: it does not.

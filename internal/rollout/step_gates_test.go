@@ -163,15 +163,15 @@ func TestNoStepIsADeadEnd(t *testing.T) {
 		}
 		gates := EvaluateStepGates(v)
 		if len(gates) == 0 {
-			t.Fatalf("%s looks at nothing", describeStep(v.Step))
+			t.Fatalf("%s looks at nothing", DescribeStep(v.Step))
 		}
 		for _, gate := range gates {
 			switch {
 			case gate.Verdict == release.Pass:
 			case gate.Opener == "":
-				t.Fatalf("%s: nobody opens %+v", describeStep(v.Step), gate)
+				t.Fatalf("%s: nobody opens %+v", DescribeStep(v.Step), gate)
 			case gate.Opener == release.ByTime && !gate.Until.After(v.Now):
-				t.Fatalf("%s: time opens %+v, which is past", describeStep(v.Step), gate)
+				t.Fatalf("%s: time opens %+v, which is past", DescribeStep(v.Step), gate)
 			}
 		}
 	})

@@ -52,7 +52,7 @@ func stepsOfCanary(f facts) []upcomingAction {
 	var out []upcomingAction
 	steps, maxWeight := f.steps(), pods.MaxWeight(f.Spec.Strategy.Canary)
 	for i := nextStepIndex(f); i < len(steps); i++ {
-		step := upcomingAction{text: describeStep(steps[i]), weight: pods.WeightAt(steps, int32(i)) * pods.DefaultMaxWeight / max(maxWeight, 1)} //nolint:gosec // a list in one object
+		step := upcomingAction{text: DescribeStep(steps[i]), weight: pods.WeightAt(steps, int32(i)) * pods.DefaultMaxWeight / max(maxWeight, 1)} //nolint:gosec // a list in one object
 		if pause := steps[i].Pause; pause != nil && !isIndefinite(*pause) {
 			if length, err := parsePauseSeconds(*pause.Duration); err == nil {
 				step.duration = time.Duration(length) * time.Second

@@ -40,7 +40,7 @@ func validateSteps(c argov1.CanaryStrategy, path *field.Path) field.ErrorList {
 func validateStep(c argov1.CanaryStrategy, step argov1.CanaryStep, path, routing *field.Path) field.ErrorList {
 	var all field.ErrorList
 	if !hasOneKind(step) {
-		all = append(all, field.Invalid(path, describeStep(step), textStep))
+		all = append(all, field.Invalid(path, DescribeStep(step), textStep))
 	}
 	if weight, maxWeight := step.SetWeight, pods.MaxWeight(&c); weight != nil && (*weight < 0 || *weight > maxWeight) {
 		all = append(all, field.Invalid(path.Child("setWeight"), *weight, fmt.Sprintf(textWeight, maxWeight)))

@@ -215,7 +215,7 @@ func TestTextsOfSteps(t *testing.T) {
 	}
 	var got []string
 	for _, step := range steps {
-		got = append(got, describeStep(step))
+		got = append(got, DescribeStep(step))
 	}
 	want := []string{
 		"setWeight: 10", "pause", "pause: 10", "pause: 1h30m", "experiment", "analysis", "setCanaryScale{weight: 5}",

@@ -47,7 +47,7 @@ func newView(s Snapshot, gates []release.GateView) release.View {
 	index, total := StepPosition(s.Spec, s.Status)
 	v := release.View{
 		Phase: string(s.Status.Phase), Since: phaseSince(s.Status), Message: s.Status.Message, Revision: s.Hash, Promoted: s.Status.StableRS,
-		Weight: int(trafficShare(s)), TotalSteps: total, Gates: gates,
+		Weight: int(TrafficShare(s)), TotalSteps: total, Gates: gates,
 	}
 	if index != nil && !isAborted(s) {
 		v.Step = min(int(*index)+1, total)
@@ -198,9 +198,9 @@ func phaseSince(status argov1.RolloutStatus) time.Time {
 	return time.Time{}
 }
 
-// trafficShare returns the share of the requests that the new revision receives, in percent: by the weight of the router, by
+// TrafficShare returns the share of the requests that the new revision receives, in percent: by the weight of the router, by
 // the selector of the active Service, or otherwise by the available pods. It is 0 if there is no other revision.
-func trafficShare(s Snapshot) int32 {
+func TrafficShare(s Snapshot) int32 {
 	f := observeFacts(s)
 	weights := f.Status.Canary.Weights
 	switch {

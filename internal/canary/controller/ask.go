@@ -302,7 +302,9 @@ func (a *Asker) readCredentials(ctx context.Context, template *flaggerv1.MetricT
 	return secret.Data, ""
 }
 
-func (a *Asker) vars(ctx context.Context, c *flaggerv1.Canary, check canary.Check) (metric.Vars, error) {
+// QueryVars returns the variables of the query of a check. For a Knative Service, the reconciler replaces the route by the latest
+// revision.
+func QueryVars(c *flaggerv1.Canary, check canary.Check) metric.Vars {
 	v := metric.Vars{
 		Name: c.Name, Namespace: c.Namespace,
 		Target: c.Spec.TargetRef.Name, TargetKind: c.Spec.TargetRef.Kind,
@@ -318,6 +320,11 @@ func (a *Asker) vars(ctx context.Context, c *flaggerv1.Canary, check canary.Chec
 	if c.Spec.RouteRef != nil {
 		v.Route = c.Spec.RouteRef.Name
 	}
+	return v
+}
+
+func (a *Asker) vars(ctx context.Context, c *flaggerv1.Canary, check canary.Check) (metric.Vars, error) {
+	v := QueryVars(c, check)
 	if !c.Spec.TargetRef.Knative() {
 		return v, nil
 	}
