@@ -21,7 +21,7 @@ const (
 )
 
 // presence holds the leader Lease for a process that acts without leader election. It decides nothing: commands find the
-// process and its flags by the Lease, a second Serin beside it is reported, and one with leader election waits for its end.
+// process and its flags by the Lease, a second Serin next to it is reported, and one with leader election waits for its end.
 type presence struct {
 	lock   resourcelock.Interface
 	logger logr.Logger

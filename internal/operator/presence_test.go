@@ -65,7 +65,7 @@ func (p *presenceTest) expectLogged(when, want string) {
 	p.logged = nil
 }
 
-// TestAProcessWithoutElectionHoldsTheLease so that commands find it, and reports a second process beside it.
+// TestAProcessWithoutElectionHoldsTheLease so that commands find it, and reports a second process next to it.
 func TestAProcessWithoutElectionHoldsTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &presenceTest{t: t, server: fake.NewClientset()}
