@@ -112,10 +112,7 @@ func Next(s Snapshot) Decision {
 	if strings.HasPrefix(status.Message, faultPrefix) {
 		status.Message = "" // this reconciliation has not failed
 	}
-	metrics, err := resolveMetrics(s.Spec)
-	if err == nil {
-		err = wrapInvalidSpec(Validate(s.Spec, metrics))
-	}
+	metrics, err := ValidateRun(s.Spec)
 	if err != nil {
 		return r.completeRun(argov1.AnalysisPhaseError, err.Error())
 	}

@@ -85,6 +85,16 @@ func countInstructions(pattern string) int {
 	return count(parsed)
 }
 
+// ValidateRun returns the metrics of a run with the values of their arguments, or the first error in its spec. The text of the
+// error is part of the API.
+func ValidateRun(spec argov1.AnalysisRunSpec) ([]argov1.Metric, error) {
+	metrics, err := resolveMetrics(spec)
+	if err == nil {
+		err = wrapInvalidSpec(Validate(spec, metrics))
+	}
+	return metrics, err
+}
+
 // Validate returns the first error in the spec of a run. Its text is part of the API. metrics are the metrics of the
 // spec, with the values of their arguments.
 func Validate(spec argov1.AnalysisRunSpec, metrics []argov1.Metric) error {
@@ -102,7 +112,7 @@ func Validate(spec argov1.AnalysisRunSpec, metrics []argov1.Metric) error {
 			return fmt.Errorf("metrics[%d]: duplicate name '%s'", i, m.Name)
 		}
 		seen[m.Name] = true
-		if err := validateMetric(m); err != nil {
+		if err := ValidateMetric(m); err != nil {
 			return fmt.Errorf("metrics[%d]: %w", i, err)
 		}
 	}
@@ -119,7 +129,8 @@ func Validate(spec argov1.AnalysisRunSpec, metrics []argov1.Metric) error {
 	return nil
 }
 
-func validateMetric(m argov1.Metric) error {
+// ValidateMetric returns the first error in a metric with the values of its arguments.
+func ValidateMetric(m argov1.Metric) error {
 	l := newMetricLimits(m)
 	_, interval := parseDuration(m.Interval)
 	_, delay := parseDuration(m.InitialDelay)

@@ -146,7 +146,7 @@ func startRelease(s Snapshot, gates release.Gates) Decision {
 		Alert: &release.Alert{Severity: release.Info, Message: "New revision detected, progressing canary analysis.", Metadata: true},
 	})
 	if s.Plan.NoAnalysis {
-		e.addEvents(release.Event{Type: release.Normal, Message: noAnalysisMessage, ObjectOnly: true})
+		e.addEvents(release.Event{Type: release.Normal, Message: NoAnalysisMessage, ObjectOnly: true})
 	}
 	if shipsUnanalyzed(s) {
 		skipAnalysisOnCommand(e)

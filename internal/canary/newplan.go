@@ -105,11 +105,13 @@ func (p *Plan) checkDurations(analysis *flaggerv1.CanaryAnalysis) {
 	check := func(field, text, consequence string, usable func(time.Duration) bool) {
 		switch d, err := time.ParseDuration(text); {
 		case text == "", err == nil && usable(d):
+			return
 		case err != nil:
-			p.addWarning("%s is %q, which is not a duration: %s. Write %s", field, text, consequence, intendedDuration(text))
+			p.addWarning(field, "%s is %q, which is not a duration: %s. Write %s", field, text, consequence, intendedDuration(text))
 		default:
-			p.addWarning("%s is %q, which is not positive: %s. Write %s", field, text, consequence, intendedDuration(text))
+			p.addWarning(field, "%s is %q, which is not positive: %s. Write %s", field, text, consequence, intendedDuration(text))
 		}
+		p.Problems[len(p.Problems)-1].Duration = true
 	}
 	isPositive := func(d time.Duration) bool { return d > 0 }
 	anything := func(time.Duration) bool { return true }
@@ -135,7 +137,7 @@ var durationPrefix = regexp.MustCompile(`^([1-9][0-9]*) *(ms|s|m|h)`)
 
 func (p *Plan) readStrategy(analysis *flaggerv1.CanaryAnalysis, features Features) {
 	if !features.Known {
-		p.addError("spec.provider: unknown provider %q: set a supported provider, or omit the field to use the default", p.Provider)
+		p.addError("spec.provider", "spec.provider: unknown provider %q: set a supported provider, or omit the field to use the default", p.Provider)
 	}
 	// The schema permits numbers that would overflow, so they are limited here.
 	p.StepWeight, p.StepWeights, p.PromotionStep = min(analysis.StepWeight, 100), slices.Clone(analysis.StepWeights), min(max(analysis.StepWeightPromotion, 0), 100)
@@ -146,12 +148,12 @@ func (p *Plan) readStrategy(analysis *flaggerv1.CanaryAnalysis, features Feature
 		p.Mirror = false
 		if matches {
 			matches = false
-			p.Warnings = append(p.Warnings, "A/B testing is not supported when using the kubernetes provider")
+			p.addWarning("spec.analysis.match", "A/B testing is not supported when using the kubernetes provider")
 		}
 		if p.Iterations < 1 {
 			p.Iterations = KubernetesIterations
-			p.Warnings = append(p.Warnings, "Progressive traffic is not supported when using the kubernetes provider",
-				fmt.Sprintf("Setting canaryAnalysis.iterations: %d", KubernetesIterations))
+			p.addWarning("spec.analysis", "Progressive traffic is not supported when using the kubernetes provider")
+			p.addWarning("spec.analysis", "Setting canaryAnalysis.iterations: %d", KubernetesIterations)
 		}
 	}
 	switch {
@@ -168,25 +170,25 @@ func (p *Plan) readStrategy(analysis *flaggerv1.CanaryAnalysis, features Feature
 	if p.Strategy == Weighted {
 		p.readStepWeights()
 		if features.Known && !features.Weights {
-			p.addError("provider %s does not support weighted routing: set spec.analysis.iterations, or choose another provider", p.Provider)
+			p.addError("spec.provider", "provider %s does not support weighted routing: set spec.analysis.iterations, or choose another provider", p.Provider)
 		}
 	}
 	if p.Strategy == ABTesting && features.Known && !features.Matches {
-		p.addError("provider %s does not support request matching, so spec.analysis.match would route every request to the canary: remove it, or choose another provider", p.Provider)
+		p.addError("spec.analysis.match", "provider %s does not support request matching, so spec.analysis.match would route every request to the canary: remove it, or choose another provider", p.Provider)
 	}
 	// Without mirroring and session affinity a release exposes no more users than with them, so they are only ignored.
 	if mirrors := features.Mirror && (p.Strategy == BlueGreen || features.WeightedMirror); p.Mirror && p.Strategy != ABTesting && features.Known && !mirrors {
 		p.Mirror = false
-		p.addWarning("provider %s does not support mirroring with this strategy: spec.analysis.mirror is ignored", p.Provider)
+		p.addWarning("spec.analysis.mirror", "provider %s does not support mirroring with this strategy: spec.analysis.mirror is ignored", p.Provider)
 	}
 	if a := analysis.SessionAffinity; a != nil && p.Strategy == Weighted {
 		p.Cookie, p.PrimaryCookie = a.CookieName, a.PrimaryCookieName
 		if a.CookieName == a.PrimaryCookieName {
-			p.addError("can't use the same cookie name for both primary and cookie name; please update them to be different")
+			p.addError("spec.analysis.sessionAffinity", "can't use the same cookie name for both primary and cookie name; please update them to be different")
 		}
 		if features.Known && !features.Sticky {
 			p.Cookie, p.PrimaryCookie = "", ""
-			p.addWarning("provider %s does not support session affinity: spec.analysis.sessionAffinity is ignored", p.Provider)
+			p.addWarning("spec.analysis.sessionAffinity", "provider %s does not support session affinity: spec.analysis.sessionAffinity is ignored", p.Provider)
 		}
 	}
 	p.checkReadyThreshold("primaryReadyThreshold", analysis.PrimaryReadyThreshold)
@@ -199,7 +201,7 @@ func (p *Plan) checkReadyThreshold(field string, percent *int) {
 	if percent == nil || *percent >= 0 && *percent <= 100 {
 		return
 	}
-	p.addWarning("spec.analysis.%s is %d, which is not between 0 and 100: using %d", field, *percent, min(max(*percent, 0), 100))
+	p.addWarning("spec.analysis."+field, "spec.analysis.%s is %d, which is not between 0 and 100: using %d", field, *percent, min(max(*percent, 0), 100))
 }
 
 // readStepWeights reads the weights of a weighted release. Weights with which it would never be promoted are validation errors.
@@ -212,19 +214,19 @@ func (p *Plan) readStepWeights() {
 			if len(steps) > 0 {
 				last = steps[len(steps)-1]
 			}
-			p.addError("spec.analysis.stepWeights is %v, so the release would not advance beyond weight %d: specify increasing weights from 1 to 100", p.StepWeights, last)
+			p.addError("spec.analysis.stepWeights", "spec.analysis.stepWeights is %v, so the release would not advance beyond weight %d: specify increasing weights from 1 to 100", p.StepWeights, last)
 			return
 		}
 		if !slices.Equal(steps, p.StepWeights) {
-			p.addWarning("spec.analysis.stepWeights is %v: using %v", p.StepWeights, steps)
+			p.addWarning("spec.analysis.stepWeights", "spec.analysis.stepWeights is %v: using %v", p.StepWeights, steps)
 		}
 		p.StepWeights, p.MaxWeight = steps, steps[len(steps)-1]
 	case p.StepWeight <= 0:
-		p.addError("spec.analysis has no stepWeight, stepWeights or iterations, so the canary would never receive traffic: set one of them")
+		p.addError("spec.analysis", "spec.analysis has no stepWeight, stepWeights or iterations, so the canary would never receive traffic: set one of them")
 	case p.MaxWeight < 1:
-		p.addError("spec.analysis.stepWeights ends with %d, so the canary would be promoted without receiving traffic: specify weights from 1 to 100", p.MaxWeight)
+		p.addError("spec.analysis.stepWeights", "spec.analysis.stepWeights ends with %d, so the canary would be promoted without receiving traffic: specify weights from 1 to 100", p.MaxWeight)
 	case p.MaxWeight > 100:
-		p.addWarning("spec.analysis.maxWeight is %d: using 100", p.MaxWeight)
+		p.addWarning("spec.analysis.maxWeight", "spec.analysis.maxWeight is %d: using 100", p.MaxWeight)
 		p.MaxWeight = 100
 	}
 }
@@ -245,7 +247,7 @@ func (p *Plan) readChecks(analysis *flaggerv1.CanaryAnalysis) {
 			check.Source, check.Canonical = Builtin, name
 			p.Checks = append(p.Checks, check)
 			if metric.ThresholdRange == nil && metric.Threshold == 0 && name == Duration && !p.SkipAnalysis {
-				p.addError("spec.analysis.metrics[%d] (%s) has no threshold, so the check would always fail: set thresholdRange.max, in milliseconds", i, metric.Name)
+				p.addError(fmt.Sprintf("spec.analysis.metrics[%d]", i), "spec.analysis.metrics[%d] (%s) has no threshold, so the check would always fail: set thresholdRange.max, in milliseconds", i, metric.Name)
 			}
 		}
 		if metric.Query != "" {
@@ -257,7 +259,7 @@ func (p *Plan) readChecks(analysis *flaggerv1.CanaryAnalysis) {
 			templates = append(templates, check)
 		}
 		if !builtin && metric.Query == "" && metric.TemplateRef == nil && !p.SkipAnalysis {
-			p.addError("Metric query failed for no usable metrics template and query were configured (spec.analysis.metrics[%d] is %q: use %s or %s, or set templateRef)",
+			p.addError(fmt.Sprintf("spec.analysis.metrics[%d]", i), "Metric query failed for no usable metrics template and query were configured (spec.analysis.metrics[%d] is %q: use %s or %s, or set templateRef)",
 				i, metric.Name, SuccessRate, Duration)
 		}
 	}
@@ -281,37 +283,41 @@ func (p *Plan) validateReferences(c *flaggerv1.Canary, analysis *flaggerv1.Canar
 	knative := c.Spec.TargetRef.Knative()
 	switch {
 	case knative && c.Spec.Provider != "knative":
-		p.addError("can't use %s provider with Knative Service as target", p.Provider)
+		p.addError("spec.provider", "can't use %s provider with Knative Service as target", p.Provider)
 	case !knative && c.Spec.Provider == "knative":
-		p.addError("can't use %s/%s as target if provider is set to knative", c.Spec.TargetRef.APIVersion, c.Spec.TargetRef.Kind)
+		p.addError("spec.targetRef", "can't use %s/%s as target if provider is set to knative", c.Spec.TargetRef.APIVersion, c.Spec.TargetRef.Kind)
 	case knative && c.Spec.AutoscalerRef != nil:
-		p.addError("can't use autoscaler with Knative Service")
+		p.addError("spec.autoscalerRef", "can't use autoscaler with Knative Service")
 	case !slices.Contains([]string{"Deployment", "DaemonSet", "Service"}, c.Spec.TargetRef.Kind):
-		p.addError("spec.targetRef.kind %s is not supported: use Deployment, DaemonSet or Service", c.Spec.TargetRef.Kind)
+		p.addError("spec.targetRef.kind", "spec.targetRef.kind %s is not supported: use Deployment, DaemonSet or Service", c.Spec.TargetRef.Kind)
 	}
 	if !settings.NoCrossNamespace {
 		return
 	}
 	isCrossNamespace := func(namespace string) bool { return namespace != "" && namespace != c.Namespace }
 	if up := c.Spec.UpstreamRef; up != nil && isCrossNamespace(up.Namespace) {
-		p.addError("can't access gloo upstream %s.%s, cross-namespace references are blocked", up.Name, up.Namespace)
+		p.addError("spec.upstreamRef", "can't access gloo upstream %s.%s, cross-namespace references are blocked", up.Name, up.Namespace)
 	}
-	for _, metric := range analysis.Metrics {
+	for i, metric := range analysis.Metrics {
 		if ref := metric.TemplateRef; ref != nil && isCrossNamespace(ref.Namespace) {
-			p.addError("can't access metric template %s.%s, cross-namespace references are blocked", ref.Name, ref.Namespace)
+			p.addError(fmt.Sprintf("spec.analysis.metrics[%d].templateRef", i), "can't access metric template %s.%s, cross-namespace references are blocked", ref.Name, ref.Namespace)
 		}
 	}
-	for _, alert := range analysis.Alerts {
+	for i, alert := range analysis.Alerts {
 		if ref := alert.ProviderRef; isCrossNamespace(ref.Namespace) {
-			p.addError("can't access alert provider %s.%s, cross-namespace references are blocked", ref.Name, ref.Namespace)
+			p.addError(fmt.Sprintf("spec.analysis.alerts[%d].providerRef", i), "can't access alert provider %s.%s, cross-namespace references are blocked", ref.Name, ref.Namespace)
 		}
 	}
 }
 
-func (p *Plan) addWarning(format string, args ...any) {
-	p.Warnings = append(p.Warnings, fmt.Sprintf(format, args...))
+func (p *Plan) addWarning(field, format string, args ...any) {
+	message := fmt.Sprintf(format, args...)
+	p.Warnings = append(p.Warnings, message)
+	p.Problems = append(p.Problems, Problem{Field: field, Message: message, Warning: true})
 }
 
-func (p *Plan) addError(format string, args ...any) {
-	p.ValidationErrors = append(p.ValidationErrors, fmt.Sprintf(format, args...))
+func (p *Plan) addError(field, format string, args ...any) {
+	message := fmt.Sprintf(format, args...)
+	p.ValidationErrors = append(p.ValidationErrors, message)
+	p.Problems = append(p.Problems, Problem{Field: field, Message: message})
 }

@@ -10,8 +10,8 @@ import (
 // A notice is a gate that passes: it describes a setting that the user should correct, although Serin releases with it as
 // Flagger does. Notices are part of every decision, so that users find them before, during and after a release.
 
-// noAnalysisMessage is the message about a Canary without spec.analysis.
-const noAnalysisMessage = "no spec.analysis: new versions are promoted as soon as their pods are ready"
+// NoAnalysisMessage is the message about a Canary without spec.analysis.
+const NoAnalysisMessage = "no spec.analysis: new versions are promoted as soon as their pods are ready"
 
 // UnreportedAfter is how long a router may take to report on a route before that is a notice.
 const UnreportedAfter = 30 * time.Second
@@ -44,7 +44,7 @@ func settingNotices(p *Plan) release.Gates {
 	var all release.Gates
 	switch {
 	case p.NoAnalysis:
-		all = append(all, release.NewNotice("plan", noAnalysisMessage))
+		all = append(all, release.NewNotice("plan", NoAnalysisMessage))
 	case p.SkipAnalysis: // no setting of the analysis has an effect
 	default:
 		for _, message := range p.Warnings {

@@ -64,6 +64,19 @@ type Plan struct {
 	ValidationErrors []string
 	// Warnings are messages about settings that are adjusted or ignored. They are reported once per revision.
 	Warnings []string
+	// Problems are the validation errors and warnings with their fields, for tools that check manifests.
+	Problems []Problem
+}
+
+// Problem is a setting with which a plan cannot work, or that is adjusted or ignored.
+type Problem struct {
+	// Field is the path of the setting, such as spec.analysis.metrics[0].interval.
+	Field   string
+	Message string
+	// Warning is true if the plan works nevertheless.
+	Warning bool
+	// Duration is true if the setting is not a duration.
+	Duration bool
 }
 
 // Check is one measurement that is evaluated in each window.

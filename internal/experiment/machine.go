@@ -15,7 +15,7 @@ import (
 // cluster produces.
 func Next(s Snapshot) Decision {
 	s.Status = withoutFutureTimes(s.Status, s.Now)
-	duration, err := validateSpec(s)
+	duration, err := ValidateSpec(s.Name, s.Spec)
 	if err != nil {
 		return rejectSpec(s, err)
 	}

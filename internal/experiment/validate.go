@@ -12,19 +12,19 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// validateSpec returns the duration of a spec, or the first error in the spec. The text of the error is part of the API.
-func validateSpec(s Snapshot) (time.Duration, error) {
+// ValidateSpec returns the duration of the spec of an Experiment, or the first error in the spec. The text of the error is part of the API.
+func ValidateSpec(name string, spec argov1.ExperimentSpec) (time.Duration, error) {
 	deadline := int32(defaultProgressDeadline / time.Second)
-	if s.Spec.ProgressDeadlineSeconds != nil {
-		deadline = *s.Spec.ProgressDeadlineSeconds
+	if spec.ProgressDeadlineSeconds != nil {
+		deadline = *spec.ProgressDeadlineSeconds
 	}
 	seen := map[string]bool{}
-	for i, t := range s.Spec.Templates {
+	for i, t := range spec.Templates {
 		switch {
 		case t.Name == "":
-			return 0, fmt.Errorf("Experiment %s has empty template name at index %d", s.Name, i) //nolint:staticcheck // the text is part of the API
+			return 0, fmt.Errorf("Experiment %s has empty template name at index %d", name, i) //nolint:staticcheck // the text is part of the API
 		case seen[t.Name]:
-			return 0, fmt.Errorf("Experiment %s has repeated template name '%s' in templates", s.Name, t.Name) //nolint:staticcheck // the text is part of the API
+			return 0, fmt.Errorf("Experiment %s has repeated template name '%s' in templates", name, t.Name) //nolint:staticcheck // the text is part of the API
 		case t.Selector == nil:
 			return 0, fmt.Errorf("Rollout has missing field '.Spec.Templates[%d].Selector'", i) //nolint:staticcheck // the text is part of the API
 		case len(t.Selector.MatchLabels)+len(t.Selector.MatchExpressions) == 0:
@@ -34,10 +34,10 @@ func validateSpec(s Snapshot) (time.Duration, error) {
 		}
 		seen[t.Name] = true
 	}
-	if s.Spec.Duration == "" {
+	if spec.Duration == "" {
 		return 0, nil
 	}
-	duration, err := time.ParseDuration(string(s.Spec.Duration))
+	duration, err := time.ParseDuration(string(spec.Duration))
 	if err != nil {
 		return 0, fmt.Errorf("invalid duration string: %w", err)
 	}

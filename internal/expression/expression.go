@@ -32,6 +32,7 @@ import (
 	"github.com/expr-lang/expr/compiler"
 	"github.com/expr-lang/expr/conf"
 	"github.com/expr-lang/expr/parser"
+	"github.com/expr-lang/expr/types"
 	"github.com/expr-lang/expr/vm"
 
 	"github.com/serin-dev/serin/internal/budget"
@@ -67,6 +68,8 @@ type Function struct {
 type Options struct {
 	// Variables are the variables that exist, with values of their types; nil: any name is a variable.
 	Variables map[string]any
+	// Untyped are the names of the only variables, whose types are known when the program is run.
+	Untyped []string
 	// Functions replace those of the language that have the same name.
 	Functions []Function
 }
@@ -157,6 +160,13 @@ func newConfig(o Options, b *chargingFunctions) *conf.Config {
 	config.MaxNodes = maxNodes
 	if o.Variables != nil {
 		config.WithEnv(o.Variables)
+	}
+	if o.Untyped != nil {
+		variables := types.Map{}
+		for _, name := range o.Untyped {
+			variables[name] = types.Any
+		}
+		config.WithEnv(variables)
 	}
 	for _, f := range b.programFunctions() {
 		config.Functions[f.key] = f.function

@@ -6,12 +6,9 @@ package crdtest
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"testing"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	schemacel "k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
@@ -19,31 +16,16 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
-	"sigs.k8s.io/yaml"
 
-	"github.com/serin-dev/serin/config/crd"
+	"github.com/serin-dev/serin/config/crd/crdschema"
 )
 
 // Definitions reads the definitions of a group by kind, as the API server holds them.
 func Definitions(t *testing.T, group string) map[string]*apiextensions.CustomResourceDefinition {
 	t.Helper()
-	files, err := crd.Files(group)
+	found, err := crdschema.Definitions(group)
 	if err != nil {
 		t.Fatal(err)
-	}
-	found := map[string]*apiextensions.CustomResourceDefinition{}
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		var written apiextensionsv1.CustomResourceDefinition
-		if err := yaml.UnmarshalStrict(files[name], &written); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		apiextensionsv1.SetDefaults_CustomResourceDefinition(&written)
-		apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&written.Spec)
-		held := &apiextensions.CustomResourceDefinition{}
-		if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(&written, held, nil); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		found[held.Spec.Names.Kind] = held
 	}
 	return found
 }
@@ -61,19 +43,11 @@ func Servers(t *testing.T, group string) map[string]Server {
 	all := map[string]Server{}
 	for kind, definition := range Definitions(t, group) {
 		for _, version := range definition.Spec.Versions {
-			schema, err := apiextensions.GetSchemaForVersion(definition, version.Name)
+			schema, err := crdschema.New(definition, version.Name)
 			if err != nil {
 				t.Fatal(err)
 			}
-			structural, err := structuralschema.NewStructural(schema.OpenAPIV3Schema)
-			if err != nil {
-				t.Fatal(err)
-			}
-			validator, _, err := validation.NewSchemaValidator(schema.OpenAPIV3Schema)
-			if err != nil {
-				t.Fatal(err)
-			}
-			all[version.Name+"/"+kind] = Server{structural, validator, schemacel.NewValidator(structural, true, celconfig.PerCallLimit)}
+			all[version.Name+"/"+kind] = Server{schema.Structural, schema.Validator, schemacel.NewValidator(schema.Structural, true, celconfig.PerCallLimit)}
 		}
 	}
 	return all

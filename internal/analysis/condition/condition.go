@@ -74,6 +74,13 @@ func Evaluate(ctx context.Context, condition string, value any) (bool, error) {
 	return holds, nil
 }
 
+// Check reports why a condition cannot be evaluated, whatever the value is: its syntax, or a variable or function that does not
+// exist.
+func Check(condition string) error {
+	_, err := expression.Compile(condition, expression.Options{Untyped: []string{"result"}, Functions: conditionFunctions(nil)})
+	return err
+}
+
 // conditionFunctions returns the functions that conditions may call in addition to those of the expression language.
 // isNil and default apply to the result, whatever their argument is: existing conditions depend on it.
 func conditionFunctions(result any) []expression.Function {

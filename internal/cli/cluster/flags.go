@@ -39,6 +39,13 @@ func parseFlags(args []string) flags {
 	return f
 }
 
+// SettingsFor returns the settings for Canaries and the routers of a controller with these arguments. It reads no cluster.
+func SettingsFor(args []string) (canary.Settings, traffic.Registry) {
+	f := parseFlags(args)
+	settings, _ := f.settingsFor(&flaggerv1.Canary{})
+	return settings, f.Routers()
+}
+
 // settingsFor returns the settings for one Canary. If the flags are unknown, it derives some of them from the status.
 func (f flags) settingsFor(object *flaggerv1.Canary) (canary.Settings, workload.Options) {
 	provider, _ := traffic.Normalize(f.MeshProvider)

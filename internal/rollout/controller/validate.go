@@ -8,8 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
-	"github.com/serin-dev/serin/internal/analysis"
-	"github.com/serin-dev/serin/internal/analysis/launch"
 	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/rollout"
 	"github.com/serin-dev/serin/internal/traffic"
@@ -57,16 +55,13 @@ func (o *Observer) validateAnalyses(ctx context.Context, s *observation) (field.
 		s.dependencies = append(s.dependencies, templateObject(s.object.Namespace, name, cluster))
 		return lookup(name, cluster)
 	}
-	for _, named := range analysesOf(s.spec.Strategy) {
-		templates, err := analysis.CollectTemplates(named.analysis.Templates, lookupAndWatch)
-		if missing, is := errors.AsType[*launch.TemplateNotFoundError](err); is {
-			return field.ErrorList{field.Invalid(named.path, missing.Name, missing.Error())}, nil
-		}
+	for _, named := range AnalysesOf(s.spec.Strategy) {
+		problem, err := named.Validate(lookupAndWatch)
 		if err != nil {
 			return nil, fmt.Errorf("read the analysis templates of Rollout %s: %w", s.key(), err)
 		}
-		if problem := named.validateTemplates(templates); problem != nil {
-			return field.ErrorList{problem}, nil //nolint:nilerr // part of the snapshot
+		if problem != nil {
+			return field.ErrorList{problem}, nil
 		}
 	}
 	return nil, nil

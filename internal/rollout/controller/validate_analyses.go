@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -9,23 +10,24 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/analysis"
+	"github.com/serin-dev/serin/internal/analysis/launch"
 )
 
-// namedAnalysis is an analysis of a strategy, with its path.
-type namedAnalysis struct {
+// NamedAnalysis is an analysis of a strategy, with the path of its templates.
+type NamedAnalysis struct {
 	path     *field.Path
 	analysis argov1.RolloutAnalysis
 	// background is true for an analysis that may run as long as the release.
 	background bool
 }
 
-// analysesOf returns the analyses of a strategy, in the order in which they are validated.
-func analysesOf(strategy argov1.RolloutStrategy) []namedAnalysis {
+// AnalysesOf returns the analyses of a strategy, in the order in which they are validated.
+func AnalysesOf(strategy argov1.RolloutStrategy) []NamedAnalysis {
 	path := field.NewPath("spec", "strategy")
-	var all []namedAnalysis
+	var all []NamedAnalysis
 	add := func(of *argov1.RolloutAnalysis, path *field.Path, background bool) {
 		if of != nil {
-			all = append(all, namedAnalysis{path: path.Child("templates"), analysis: *of, background: background})
+			all = append(all, NamedAnalysis{path: path.Child("templates"), analysis: *of, background: background})
 		}
 	}
 	if b := strategy.BlueGreen; b != nil {
@@ -43,8 +45,27 @@ func analysesOf(strategy argov1.RolloutStrategy) []namedAnalysis {
 	return all
 }
 
+// Path returns the path of the references to the templates of an analysis.
+func (a NamedAnalysis) Path() *field.Path { return a.path }
+
+// Templates returns the references to the templates of an analysis.
+func (a NamedAnalysis) Templates() []argov1.AnalysisTemplateRef { return a.analysis.Templates }
+
+// Validate reads the templates of an analysis, and returns the reason why they cannot be used; nil: they can. It fails if lookup
+// fails for another reason than a missing template.
+func (a NamedAnalysis) Validate(lookup analysis.TemplateLookup) (*field.Error, error) {
+	templates, err := analysis.CollectTemplates(a.analysis.Templates, lookup)
+	if missing, is := errors.AsType[*launch.TemplateNotFoundError](err); is {
+		return field.Invalid(a.path, missing.Name, missing.Error()), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return a.validateTemplates(templates), nil
+}
+
 // validateTemplates returns the reason why templates cannot be used for an analysis; nil: they can.
-func (a namedAnalysis) validateTemplates(templates []analysis.Template) *field.Error {
+func (a NamedAnalysis) validateTemplates(templates []analysis.Template) *field.Error {
 	caller := analysis.RunOptions{DryRun: a.analysis.DryRun, MeasurementRetention: a.analysis.MeasurementRetention}
 	for _, arg := range a.analysis.Args {
 		value := arg.Value

@@ -1,0 +1,153 @@
+package lint_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/canary/controller"
+	"github.com/serin-dev/serin/internal/cli/cluster"
+	"github.com/serin-dev/serin/internal/cli/lint"
+	"github.com/serin-dev/serin/internal/operator"
+)
+
+func options() lint.Options {
+	return lint.Options{
+		Settings: canary.Settings{Provider: "istio"}, MetricTypes: []string{"prometheus"},
+		Features: func(_ *flaggerv1.Canary, provider string) canary.Features {
+			return canary.Features{Known: provider == "istio", Weights: true, Matches: true, Mirror: true, Sticky: true}
+		},
+		CheckRouting: func(routing *argov1.RolloutTrafficRouting) error {
+			if len(routing.Plugins) > 0 {
+				return errors.New("no router supports this plugin")
+			}
+			return nil
+		},
+	}
+}
+
+// TestFindings shows the findings about one input. The name of a case is that of the rule that it is for.
+func TestFindings(t *testing.T) {
+	triggered := map[string]bool{}
+	datadriven.RunTest(t, "testdata/rules", func(t *testing.T, d *datadriven.TestData) string {
+		findings, err := lint.Lint([]lint.Input{{Name: "x.yaml", Text: []byte(d.Input)}}, options())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range findings {
+			triggered[f.Rule] = true
+		}
+		format := "text"
+		d.MaybeScanArgs(t, "format", &format)
+		text, err := lint.Format(format, findings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	})
+	for _, rule := range lint.Rules() {
+		if !triggered[rule.Name] {
+			t.Errorf("no input in testdata/rules triggers %s", rule.Name)
+		}
+	}
+}
+
+func TestEveryRuleIsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/lint.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range lint.Rules() {
+		if !strings.Contains(string(page), "\n### "+rule.Name+"\n") {
+			t.Errorf("docs/lint.md has no section %s", rule.Name)
+		}
+	}
+	for _, line := range strings.Split(string(page), "\n") {
+		if name, ok := strings.CutPrefix(line, "### "); ok && !strings.Contains(ruleNames(), " "+name+" ") {
+			t.Errorf("docs/lint.md describes the rule %s, which does not exist", name)
+		}
+	}
+}
+
+func ruleNames() string {
+	names := " "
+	for _, rule := range lint.Rules() {
+		names += rule.Name + " "
+	}
+	return names
+}
+
+// TestFormatsWithoutFindings: all formats describe the same findings, also none.
+func TestFormatsWithoutFindings(t *testing.T) {
+	for format, want := range map[string]string{"text": "", "github": "", "json": `"findings": []`, "sarif": `"results": []`} {
+		got, err := lint.Format(format, nil)
+		if err != nil || !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("%s: %q, %v, want %q", format, got, err, want)
+		}
+	}
+}
+
+// FuzzLint: no input panics, and each finding has a position in its file.
+func FuzzLint(f *testing.F) {
+	examples, err := filepath.Glob("../../../docs/examples/*.yaml")
+	if err != nil || len(examples) == 0 {
+		f.Fatal("no examples", err)
+	}
+	for _, name := range examples {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	for _, text := range []string{"a: &a [*a]", "- 1", "&a {kind: *a}", "apiVersion: flagger.app/v1beta1\nkind: Canary\nspec: 1", "---\n---\n{{ x }}"} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		findings, err := lint.Lint([]lint.Input{{Name: "x.yaml", Text: text}}, options())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range findings {
+			if found.Line < 1 || found.Column < 1 {
+				t.Errorf("finding without position: %+v", found)
+			}
+		}
+	})
+}
+
+// TestExamplesHaveNoFindings: the manifests of the documentation are those that users copy. Each file is applied alone.
+func TestExamplesHaveNoFindings(t *testing.T) {
+	examples, err := filepath.Glob("../../../docs/examples/*.yaml")
+	if err != nil || len(examples) == 0 {
+		t.Fatal("no examples", err)
+	}
+	settings, routers := cluster.SettingsFor(nil)
+	o := lint.Options{
+		Settings: settings, MetricTypes: operator.MetricTypes(),
+		Features: func(c *flaggerv1.Canary, provider string) canary.Features {
+			return controller.Features(routers, c, provider)
+		},
+		CheckRouting: func(routing *argov1.RolloutTrafficRouting) error {
+			_, err := routers.ForRollout(routing)
+			return err
+		},
+	}
+	for _, name := range examples {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		findings, err := lint.Lint([]lint.Input{{Name: name, Text: text}}, o)
+		if err != nil || len(findings) > 0 {
+			t.Errorf("%s: %v %v", name, findings, err)
+		}
+	}
+}
