@@ -69,7 +69,7 @@ func TestEveryRuleIsDocumented(t *testing.T) {
 			t.Errorf("docs/lint.md has no section %s", rule.Name)
 		}
 	}
-	for _, line := range strings.Split(string(page), "\n") {
+	for line := range strings.SplitSeq(string(page), "\n") {
 		if name, ok := strings.CutPrefix(line, "### "); ok && !strings.Contains(ruleNames(), " "+name+" ") {
 			t.Errorf("docs/lint.md describes the rule %s, which does not exist", name)
 		}

@@ -56,7 +56,7 @@ var (
 	ruleInvalidAnalysis   = &Rule{"invalid-analysis", Error, "A template or a run of an analysis is invalid, or cannot be used by a Rollout.", "correct the field"}
 	ruleInvalidCondition  = &Rule{"invalid-condition", Error, "The condition of a metric is not a valid expression.", "correct the expression; the value is named result"}
 	ruleInvalidExperiment = &Rule{"invalid-experiment", Error, "The controller rejects the spec of an Experiment.", "correct the field"}
-	ruleMissingReference  = &Rule{"missing-reference", Error, "A reference names an object that the input does not contain, although it contains others of that kind.", "correct the name, or add the object"}
+	ruleMissingReference  = &Rule{"missing-reference", Warning, "A reference names an object that the input does not contain, although it contains others of that kind.", "correct the name, or add the object"}
 )
 
 // Rules returns all rules, in the order of the documentation.

@@ -61,7 +61,7 @@ func (o *Observer) validateAnalyses(ctx context.Context, s *observation) (field.
 			return nil, fmt.Errorf("read the analysis templates of Rollout %s: %w", s.key(), err)
 		}
 		if problem != nil {
-			return field.ErrorList{problem}, nil
+			return field.ErrorList{problem}, nil //nolint:nilerr // part of the snapshot
 		}
 	}
 	return nil, nil
