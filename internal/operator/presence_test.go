@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -115,12 +116,14 @@ func TestAKilledPredecessorIsNotReported(t *testing.T) {
 func TestAnUnwritableLeaseIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &presenceTest{t: t, server: fake.NewClientset()}
-		var forbidden error = apierrors.NewForbidden(coordinationv1.Resource("leases"), "serin", nil)
-		p.server.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return forbidden != nil, nil, forbidden })
+		var permitted atomic.Bool
+		p.server.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return !permitted.Load(), nil, apierrors.NewForbidden(coordinationv1.Resource("leases"), "serin", nil)
+		})
 		stop := p.start("first")
 		time.Sleep(10 * time.Minute)
 		p.expectLogged("without permission", "commands may not find the process")
-		forbidden = nil
+		permitted.Store(true)
 		time.Sleep(time.Minute)
 		if holder, _ := p.lease(); holder != "first" {
 			t.Errorf("with the permission, the Lease is held by %q", holder)
