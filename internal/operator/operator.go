@@ -112,11 +112,6 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 	if err := serveAPIs(ctx, mgr, clock.RealClock{}, logger, p.requestedAPIs()); err != nil {
 		return err
 	}
-	if !f.electsLeader() {
-		if err := mgr.Add(f.newPresence(self, logger)); err != nil {
-			return fmt.Errorf("add the Lease of the process: %w", err)
-		}
-	}
 	if divided != nil {
 		if err := mgr.Add(divided.coordinator); err != nil {
 			return fmt.Errorf("add the coordinator of shards: %w", err)
