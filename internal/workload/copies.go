@@ -35,8 +35,12 @@ func (d configCopies) ensureCopies(ctx context.Context, c *flaggerv1.Canary, con
 
 func (d configCopies) ensureCopy(ctx context.Context, c *flaggerv1.Canary, source configSource, promotion string) (changed bool, err error) {
 	ref := ConfigRef{Kind: source.Kind, Name: source.Name + primarySuffix}
-	if upToDate, err := d.isCopyUpToDate(ctx, c, source, ref); upToDate || err != nil {
+	upToDate, err := d.isCopyUpToDate(ctx, c, source, ref)
+	if err != nil {
 		return false, err
+	}
+	if upToDate {
+		return false, d.keepPreviousContent(ctx, c, ref, promotion)
 	}
 	from, err := d.readConfigContent(ctx, c, source.ConfigRef)
 	if err != nil {
@@ -61,10 +65,14 @@ func (d configCopies) ensureCopy(ctx context.Context, c *flaggerv1.Canary, sourc
 	if !ours {
 		return false, newNotOwnedError(c, ref.Kind, into.obj)
 	}
-	if promotion != "" && !equal {
-		if err := d.storePreviousContent(ctx, c, into, ref, promotion); err != nil {
-			return false, err
-		}
+	switch {
+	case equal:
+		err = d.keepPreviousContent(ctx, c, ref, promotion)
+	case promotion != "":
+		err = d.storePreviousContent(ctx, c, into, ref, promotion)
+	}
+	if err != nil {
+		return false, err
 	}
 	wanted := into.withContentOf(from)
 	wanted.obj.SetLabels(nilIfEmpty(mergedMetadata(into.obj.GetLabels(), d.Options.copiedLabels(from.obj.GetLabels()))))
@@ -140,6 +148,23 @@ func ownersWithCanary(c *flaggerv1.Canary, obj metav1.Object, equal bool) (owner
 	}
 	mine.Controller = nil
 	return append(owners, mine), true
+}
+
+// keepPreviousContent updates what an earlier promotion stored to a promotion that needs the same copy: it, too, may be reverted,
+// to what the primary ran before it.
+func (d configCopies) keepPreviousContent(ctx context.Context, c *flaggerv1.Canary, ref ConfigRef, promotion string) error {
+	if promotion == "" {
+		return nil
+	}
+	previous, err := d.metadataOf(ctx, c, ConfigRef{Kind: ref.Kind, Name: ref.Name + previousCopyInfix})
+	if err != nil || previous == nil || !controlledBy(previous, c) || previous.Annotations[promotionAnnotation] == promotion {
+		return err
+	}
+	existing, err := d.readConfigContent(ctx, c, ref)
+	if err != nil || existing == nil {
+		return err
+	}
+	return d.storePreviousContent(ctx, c, existing, ref, promotion)
 }
 
 // storePreviousContent stores the content of a copy under another name before it is replaced. If an earlier attempt stored

@@ -112,6 +112,42 @@ func TestTheStoredContentIsThatOfThePrimary(t *testing.T) {
 	}
 }
 
+// A promotion with the configuration of an earlier one changes only the template: it counts as complete, and is reverted to what
+// ran before it.
+func TestAPromotionKeepsTheConfigurationOfAnEarlierOne(t *testing.T) {
+	for name, test := range map[string]struct {
+		first    func(w *fakeCluster)
+		restored string
+	}{
+		"complete": {func(w *fakeCluster) { w.promoteImage("cart:2", "id-2") }, "green"},
+		"incomplete": {func(w *fakeCluster) {
+			seen, err := w.workload.readWorkloads(t.Context(), w.canary("cart"))
+			must(t, err)
+			_, err = w.workload.ensureCopies(t.Context(), w.canary("cart"), seen.configs, "id-2")
+			must(t, err)
+		}, "blue"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newCartCluster(t)
+			c := w.canary("cart")
+			must(t, w.workload.EnsurePrimary(t.Context(), c, "", "id-1", false))
+			w.createReplicaSet("1")
+			w.patchYAML(configMapGVK, "env", `{data: {COLOR: green}}`)
+			test.first(w)
+			w.createReplicaSet("2")
+			w.promoteImage("cart:3", "id-3")
+			w.createReplicaSet("3")
+			if !w.observe().PrimaryUpToDate {
+				t.Error("the primary does not count as up to date after its promotion")
+			}
+			must(t, w.workload.RestoreTemplate(t.Context(), c, "id-4"))
+			if diff := cmp.Diff(map[string]any{"COLOR": test.restored}, w.contentOf(configMapGVK, "env-primary")); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
 func TestWithoutHistoryNothingIsRestored(t *testing.T) {
 	w := newCartCluster(t)
 	c := w.canary("cart")
