@@ -87,11 +87,11 @@ func sanitizeStatus(s Snapshot) argov1.RolloutStatus {
 	return status
 }
 
-// withoutPauseOfOtherStep removes the pause of a step if the current step is not a pause: a user wrote it, and only the
-// user could end it.
+// withoutPauseOfOtherStep removes the pause of a step if no pause is the current step: a user wrote it, and only the user could
+// end it.
 func withoutPauseOfOtherStep(steps []argov1.CanaryStep, status *argov1.RolloutStatus) {
 	step, ok := pods.StepAt(steps, status.CurrentStepIndex)
-	if !ok || step.Pause != nil || isPromoted(*status) || !hasPauseReason(*status, argov1.PauseReasonCanaryPauseStep) {
+	if ok && step.Pause != nil || isPromoted(*status) || !hasPauseReason(*status, argov1.PauseReasonCanaryPauseStep) {
 		return
 	}
 	*status = withoutPause(*status, argov1.PauseReasonCanaryPauseStep)

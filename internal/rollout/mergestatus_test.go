@@ -19,8 +19,8 @@ func TestEveryPausedStepIsWritten(t *testing.T) {
 	}
 }
 
-// TestPauseOfAnotherStepIsRemoved: a user may write the pause of a step into a status whose step is not a pause. It
-// would never end.
+// TestPauseOfAnotherStepIsRemoved: a user may write the pause of a step into a status whose step is not a pause, or that is past
+// the last step. It would never end.
 func TestPauseOfAnotherStepIsRemoved(t *testing.T) {
 	s := Snapshot{
 		Now: noon, Hash: "b", Spec: argov1.RolloutSpec{Strategy: argov1.RolloutStrategy{Canary: &argov1.CanaryStrategy{
@@ -30,10 +30,14 @@ func TestPauseOfAnotherStepIsRemoved(t *testing.T) {
 			{Reason: argov1.PauseReasonCanaryPauseStep, StartTime: metav1.NewTime(noon)},
 		}},
 	}
-	for index, held := range []bool{false, true} {
+	for index, held := range []bool{false, true, false} {
 		s.Status.CurrentStepIndex = new(int32(index))
 		if status := sanitizeStatus(s); hasPauseReason(status, argov1.PauseReasonCanaryPauseStep) != held || status.ControllerPause != held {
 			t.Errorf("at step %d: paused for %v, controller pause %v, want %v", index+1, status.PauseConditions, status.ControllerPause, held)
 		}
+	}
+	s.Spec.Strategy.Canary.Steps, s.Status.CurrentStepIndex = nil, nil
+	if status := sanitizeStatus(s); len(status.PauseConditions) > 0 || status.ControllerPause {
+		t.Errorf("without steps: paused for %v, controller pause %v", status.PauseConditions, status.ControllerPause)
 	}
 }
