@@ -266,6 +266,38 @@ func (s *environment) checkImage(name, image string) {
 	}
 }
 
+// TestAGatewayThatNobodyServesIsReported: whether the Gateway of a route exists is part of the report, and neither delays a
+// release, because a router may route requests without a report.
+func TestAGatewayThatNobodyServesIsReported(t *testing.T) {
+	t.Parallel()
+	s := startEnvironment(t, "lost")
+	s.apply(`
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: unserved}
+spec: {gatewayClassName: nobody, listeners: [{name: http, port: 80, protocol: HTTP}]}
+---
+`)
+	for gateway, message := range map[string]string{
+		"absent": "Gateway absent.lost does not exist, so HTTPRoute absent.lost routes no requests from it: " +
+			"create it, or correct spec.service.gatewayRefs",
+		"unserved": "no controller has reported on HTTPRoute unserved.lost for Gateway unserved.lost, which exists: does the controller of its class run?",
+	} {
+		r := s.follow(gateway)
+		s.apply(deployment(t, gateway, 1) + replaceTexts(t, weighted(gateway), "name: gateway, namespace: playground", "name: "+gateway))
+		r.waitForPhase("Initialized")
+		r.waitFor("reports the Gateway", func(c canary) error {
+			for _, notice := range c.Status.Serin.Gates {
+				if notice.Name == "route" && notice.Message == message {
+					return nil
+				}
+			}
+			return fmt.Errorf("the gates are %+v, want %q", c.Status.Serin.Gates, message)
+		})
+		r.waitForEvent(message)
+	}
+}
+
 // TestTheYoungerOfTwoCanariesOnOneTargetWaitsForTheOlder checks that the older one of two Canaries with the same target
 // releases it, and that the other one does when the older one is deleted.
 func TestTheYoungerOfTwoCanariesOnOneTargetWaitsForTheOlder(t *testing.T) {
