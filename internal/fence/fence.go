@@ -1,5 +1,5 @@
 // Package fence prevents a process from writing to the cluster without the Leases that permit the write: the leader Lease, and
-// with shards also the Lease of the shard that the write belongs to.
+// with shards also the Lease of the shard that the write belongs to. Queries to external services require the same Leases.
 //
 // Leader election alone does not: a process that was suspended (a stopped container, a live migration, a long page-in) for
 // longer than its Lease continues where it stopped, and its workers write what they decided before another process took

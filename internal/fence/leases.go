@@ -42,14 +42,17 @@ func LeaseOf(ctx context.Context) string {
 }
 
 // Check returns ErrNotLeader if a write with this context must not be sent now.
-func (l *Leases) Check(ctx context.Context) error {
+func (l *Leases) Check(ctx context.Context) error { return l.CheckLease(LeaseOf(ctx)) }
+
+// CheckLease returns ErrNotLeader if nothing that requires the Lease of a shard must be sent now; empty: that requires only the
+// leader Lease.
+func (l *Leases) CheckLease(name string) error {
 	if l == nil {
 		return nil
 	}
 	if err := l.leader.Check(); err != nil {
 		return err
 	}
-	name := LeaseOf(ctx)
 	if name == "" {
 		return nil
 	}

@@ -50,6 +50,7 @@ func (p process) serveAnalyses(ctx context.Context, own cluster.Cluster, newReco
 		return measurer.Measure(p.shards.held().Context(ctx, key.Namespace), key, query)
 	}
 	queries := queryrunner.NewConcurrent(clk, maxConcurrentQueries, concurrentMeasurements, measureInShard, queue.AddSoon)
+	queries.RequirePermission(p.mayQuery)
 	if err := p.mgr.Add(replicaRunnable{queries.Run}); err != nil {
 		return fmt.Errorf("add the query runner of AnalysisRuns: %w", err)
 	}

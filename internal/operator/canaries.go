@@ -70,6 +70,7 @@ func (p process) wireCanaryController(endpointsUnread string, otherController *w
 	}
 	queue := &reconciler.Queue{}
 	queries := queryrunner.NewPooled(clk, maxConcurrentQueries, controller.Pool, asker.Ask, func(key types.NamespacedName) { queue.Add(key) })
+	queries.RequirePermission(p.mayQuery)
 	reporter, err := p.newReporter(restricted, trusted, hooks)
 	if err != nil {
 		return err

@@ -38,6 +38,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/fence"
 	"github.com/serin-dev/serin/internal/metric"
 	"github.com/serin-dev/serin/internal/othercontroller"
 	"github.com/serin-dev/serin/internal/queue"
@@ -81,7 +82,8 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 	tuneMemory(f, os.Getenv, readContainerLimit())
 	counters := telemetry.New(metrics.Registry)
 	counters.SetInfo(version, f.MeshProvider)
-	transports := []transport.WrapperFunc{counters.CountRequests, f.fences().Transport}
+	fences := f.fences()
+	transports := []transport.WrapperFunc{counters.CountRequests, fences.Transport}
 	restConfig, err := f.restConfig(transports)
 	if err != nil {
 		return err
@@ -99,7 +101,7 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	p := process{mgr: mgr, flags: f, transports: transports, metrics: counters, logger: logger, reportHealth: health.SetHealthMessage, queue: queue.New(f.ReleaseLimits(), f.Namespace), shards: divided}
+	p := process{mgr: mgr, flags: f, transports: transports, fences: fences, metrics: counters, logger: logger, reportHealth: health.SetHealthMessage, queue: queue.New(f.ReleaseLimits(), f.Namespace), shards: divided}
 	p.notificationOutbox, p.outbox = telemetry.NewOutbox(clock.RealClock{}, logger), telemetry.NewOutbox(clock.RealClock{}, logger)
 	if p.permissions, err = newPermissions(mgr, logger); err != nil {
 		return err
@@ -146,7 +148,9 @@ type process struct {
 	mgr   manager.Manager
 	flags Flags
 	// transports wrap the transport of every client of an API server.
-	transports   []transport.WrapperFunc
+	transports []transport.WrapperFunc
+	// fences are those of the Leases of this process; nil: without leader election.
+	fences       *fence.Leases
 	metrics      *telemetry.Metrics
 	logger       logr.Logger
 	reportHealth func(component, message string)
@@ -164,6 +168,12 @@ type process struct {
 	shards *shards
 	// permissions reports the permissions of other controllers' service accounts.
 	permissions watching.UpdatePermission
+}
+
+// mayQuery reports whether this process may send a query of a release in a namespace now: a receiver may act on it, so that it
+// requires the same Leases as a write.
+func (p process) mayQuery(namespace string) error {
+	return p.fences.CheckLease(p.shards.held().LeaseOf(namespace))
 }
 
 // requestedAPIs returns the APIs that the flags request.

@@ -59,6 +59,7 @@ type Runner struct {
 	poolName   func(request any) string
 	send       SendFunc
 	onAnswer   func(types.NamespacedName)
+	permitted  func(namespace string) error
 	wake       chan struct{} // has room for one token: a query may be ready to send
 
 	mu       sync.Mutex
@@ -108,18 +109,35 @@ func NewConcurrent(clk clock.PassiveClock, limit, perRelease int, send SendFunc,
 		poolName:   func(any) string { return "" },
 		send:       send,
 		onAnswer:   onAnswer,
+		permitted:  func(string) error { return nil },
 		wake:       make(chan struct{}, 1),
 		releases:   map[types.NamespacedName]*releaseQueries{},
 	}
 }
 
-// Submit replaces the waiting queries of a release by those of the latest decision, and returns at once. It does not send a query
+// RequirePermission lets the Runner send the queries of a namespace only while permitted returns nil for it. Otherwise a query
+// is dropped and its release requeued, so that it is decided again. permitted must not block. It must be called before Run.
+func (p *Runner) RequirePermission(permitted func(namespace string) error) { p.permitted = permitted }
+
+// Submit replaces the waiting queries of a release by those of the latest decision, and returns at once. It returns the error of
+// RequirePermission if there are queries that must not be sent now; the caller decides again later. It does not send a query
 // again that is in flight, or that was answered by a call that began at or after its Since. A query in flight continues even if
 // it is not among the submitted ones, and its answer is stored. Queries that are submitted before Run are sent when Run begins;
 // after the end of Run nothing is sent.
-func (p *Runner) Submit(key Key, queries []release.Query) {
+func (p *Runner) Submit(key Key, queries []release.Query) error {
+	var denied error
+	if len(queries) > 0 {
+		if denied = p.permitted(key.Namespace); denied != nil {
+			queries = nil
+		}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.replaceQueries(key, queries)
+	return denied
+}
+
+func (p *Runner) replaceQueries(key Key, queries []release.Query) {
 	if p.ended {
 		return
 	}
@@ -241,27 +259,48 @@ type RunningQuery struct {
 // TakeNext takes the next query to send, with a slot. It returns false if no query waits or no slot is free. Every query must be
 // passed to FinishQuery. These two methods are an alternative to Run for callers that control when an answer arrives.
 func (p *Runner) TakeNext(ctx context.Context) (RunningQuery, bool) {
+	next, ok, denied := p.takePermitted(ctx)
+	for _, name := range denied {
+		p.onAnswer(name)
+	}
+	return next, ok
+}
+
+// takePermitted also returns the releases whose queries were dropped because they must not be sent now.
+func (p *Runner) takePermitted(ctx context.Context) (next RunningQuery, ok bool, denied []types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if ctx.Err() != nil || p.ended {
-		return RunningQuery{}, false
+		return RunningQuery{}, false, nil
 	}
 	for _, from := range p.pools {
-		_, r, ok := from.Pop()
-		if !ok {
-			continue
+		for {
+			_, r, ok := from.Pop()
+			if !ok {
+				break
+			}
+			r.waitingPool = nil
+			if p.permitted(r.key.Namespace) == nil {
+				return p.start(ctx, r, from), true, denied
+			}
+			from.ReleaseSlot(r.key.Namespace)
+			r.queue = nil
+			denied = append(denied, r.key.NamespacedName)
 		}
-		r.waitingPool = nil
-		query := r.queue[0]
-		r.queue = r.queue[1:]
-		began := p.clock.Now()
-		callCtx, cancel := context.WithCancelCause(ctx)
-		r.inFlight[query.ID] = cancel
-		r.answers[query.ID] = release.Answer{ID: query.ID, Since: query.Since, Began: began}
-		p.enqueueRelease(r)
-		return RunningQuery{Key: r.key, Query: query, release: r, pool: from, startedAt: began, ctx: callCtx, finish: cancel}, true
 	}
-	return RunningQuery{}, false
+	return RunningQuery{}, false, denied
+}
+
+// start starts the first query of a release, which has a slot.
+func (p *Runner) start(ctx context.Context, r *releaseQueries, from *pool) RunningQuery {
+	query := r.queue[0]
+	r.queue = r.queue[1:]
+	began := p.clock.Now()
+	callCtx, cancel := context.WithCancelCause(ctx)
+	r.inFlight[query.ID] = cancel
+	r.answers[query.ID] = release.Answer{ID: query.ID, Since: query.Since, Began: began}
+	p.enqueueRelease(r)
+	return RunningQuery{Key: r.key, Query: query, release: r, pool: from, startedAt: began, ctx: callCtx, finish: cancel}
 }
 
 // FinishQuery ends a query that TakeNext has returned. It stores the answer and calls onAnswer, unless the release was

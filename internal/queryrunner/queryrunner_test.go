@@ -2,6 +2,7 @@ package queryrunner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -16,6 +17,8 @@ import (
 
 	"github.com/serin-dev/serin/internal/release"
 )
+
+var errDenied = errors.New("denied")
 
 // fakeReceiver answers the queries of a test. Each query is in flight until the test answers it or its context is done.
 type fakeReceiver struct {
@@ -69,6 +72,13 @@ func (o *fakeReceiver) list(which *[]string) []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return append([]string{}, *which...)
+}
+
+func submit(t *testing.T, p *Runner, key Key, queries []release.Query) {
+	t.Helper()
+	if err := p.Submit(key, queries); err != nil {
+		t.Error(err)
+	}
 }
 
 // startRunner starts a Runner and returns a function that stops it and waits for its end.
@@ -127,15 +137,15 @@ func TestAQueryIsSentOnce(t *testing.T) {
 		p, _ := startRunner(t, 256, o)
 		cart := key("cart")
 
-		p.Submit(cart, queries("a"))
-		p.Submit(cart, queries("a"))
+		submit(t, p, cart, queries("a"))
+		submit(t, p, cart, queries("a"))
 		synctest.Wait()
 		if answer := p.Answers(cart)["a"]; answer.Began.IsZero() || !answer.Ended.IsZero() {
 			t.Errorf("answer while the query is in flight: %+v, want Began set and Ended zero", answer)
 		}
 		time.Sleep(time.Second)
 		o.answer("cart/a", release.Yes)
-		p.Submit(cart, queries("a", "a"))
+		submit(t, p, cart, queries("a", "a"))
 		synctest.Wait()
 
 		expect(t, "sent", o.list(&o.sent), []string{"cart/a"})
@@ -154,7 +164,7 @@ func TestTheQueriesOfAReleaseAreSentOneAfterTheOther(t *testing.T) {
 		p, _ := startRunner(t, 256, o)
 		cart := key("cart")
 
-		p.Submit(cart, queries("a", "b", "c"))
+		submit(t, p, cart, queries("a", "b", "c"))
 		synctest.Wait()
 		expect(t, "sent", o.list(&o.sent), []string{"cart/a"})
 		o.answer("cart/a", release.Yes)
@@ -172,7 +182,7 @@ func TestQueriesOfAReleaseMayBeConcurrent(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- p.Run(ctx) }()
 		key := Key{NamespacedName: types.NamespacedName{Name: "cart"}, UID: "1"}
-		p.Submit(key, []release.Query{{ID: "a"}, {ID: "b"}, {ID: "c"}})
+		submit(t, p, key, []release.Query{{ID: "a"}, {ID: "b"}, {ID: "c"}})
 		synctest.Wait()
 		if diff := cmp.Diff([]string{"cart/a", "cart/b"}, sorted(o.list(&o.sent))); diff != "" {
 			t.Error(diff)
@@ -207,9 +217,9 @@ func TestSubmitReplacesTheWaitingQueries(t *testing.T) {
 		p, _ := startRunner(t, 256, o)
 		cart := key("cart")
 
-		p.Submit(cart, queries("a", "b"))
+		submit(t, p, cart, queries("a", "b"))
 		synctest.Wait()
-		p.Submit(cart, queries("c"))
+		submit(t, p, cart, queries("c"))
 		synctest.Wait()
 		expect(t, "sent while a is in flight", o.list(&o.sent), []string{"cart/a"})
 		o.answer("cart/a", release.Yes)
@@ -220,7 +230,7 @@ func TestSubmitReplacesTheWaitingQueries(t *testing.T) {
 			t.Errorf("answer of the query that was in flight: %q, want it stored", got)
 		}
 
-		p.Submit(cart, nil)
+		submit(t, p, cart, nil)
 		synctest.Wait()
 		if got := len(p.Answers(cart)); got != 2 {
 			t.Errorf("answers after submitting nothing: %d, want 2", got)
@@ -235,11 +245,11 @@ func TestALaterSinceSendsTheQueryAgain(t *testing.T) {
 		cart := key("cart")
 		poll := release.Query{ID: "gate", Since: time.Now()}
 
-		p.Submit(cart, []release.Query{poll})
+		submit(t, p, cart, []release.Query{poll})
 		synctest.Wait()
 		time.Sleep(time.Minute)
 		poll.Since = time.Now() // changes while the first call is in flight: the query must not be sent twice
-		p.Submit(cart, []release.Query{poll})
+		submit(t, p, cart, []release.Query{poll})
 		synctest.Wait()
 		expect(t, "sent while in flight", o.list(&o.sent), []string{"cart/gate"})
 
@@ -247,7 +257,7 @@ func TestALaterSinceSendsTheQueryAgain(t *testing.T) {
 		if _, ok := p.Answers(cart).AnswerTo(poll); ok {
 			t.Error("an answer that began before Since counts")
 		}
-		p.Submit(cart, []release.Query{poll})
+		submit(t, p, cart, []release.Query{poll})
 		synctest.Wait()
 		o.answer("cart/gate", release.Yes)
 		expect(t, "sent", o.list(&o.sent), []string{"cart/gate", "cart/gate"})
@@ -265,10 +275,10 @@ func TestASinceInTheFutureIsAnsweredByTheCallItCaused(t *testing.T) {
 		cart := key("cart")
 		ahead := []release.Query{{ID: "a", Since: time.Now().Add(time.Hour)}}
 
-		p.Submit(cart, ahead)
+		submit(t, p, cart, ahead)
 		synctest.Wait()
 		o.answer("cart/a", release.Yes)
-		p.Submit(cart, ahead)
+		submit(t, p, cart, ahead)
 		synctest.Wait()
 
 		expect(t, "sent", o.list(&o.sent), []string{"cart/a"})
@@ -281,7 +291,7 @@ func TestABeganInTheFutureIsSetToTheCurrentTimeOnce(t *testing.T) {
 	clk := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC))
 	p := New(clk, 1, nil, func(types.NamespacedName) {})
 	cart := key("cart")
-	p.Submit(cart, []release.Query{{ID: "a"}})
+	submit(t, p, cart, []release.Query{{ID: "a"}})
 	query, ok := p.TakeNext(t.Context())
 	if !ok {
 		t.Fatal("no query is sent")
@@ -303,9 +313,9 @@ func TestAHangingReleaseDoesNotDelayFiftyOthers(t *testing.T) {
 		p, _ := startRunner(t, 256, o)
 		began := time.Now()
 
-		p.Submit(key("broken"), queries("a", "b", "c"))
+		submit(t, p, key("broken"), queries("a", "b", "c"))
 		for i := range 50 {
-			p.Submit(key(fmt.Sprintf("fast-%d", i)), queries("a"))
+			submit(t, p, key(fmt.Sprintf("fast-%d", i)), queries("a"))
 		}
 		synctest.Wait()
 		for i := range 50 {
@@ -326,7 +336,7 @@ func TestQueriesInFlightAreLimitedAndSentInOrder(t *testing.T) {
 		o := newFakeReceiver()
 		p, _ := startRunner(t, 3, o) // of which one namespace gets two
 		for _, name := range []string{"one", "two", "three", "four"} {
-			p.Submit(key(name), queries("a", "b"))
+			submit(t, p, key(name), queries("a", "b"))
 		}
 		synctest.Wait()
 		if got := len(o.list(&o.sent)); got != 2 {
@@ -346,7 +356,7 @@ func TestForgetCancelsAndDropsTheLateAnswer(t *testing.T) {
 		p, _ := startRunner(t, 256, o)
 		cart := key("cart")
 
-		p.Submit(cart, queries("a", "b"))
+		submit(t, p, cart, queries("a", "b"))
 		synctest.Wait()
 		p.Forget(cart.NamespacedName)
 		synctest.Wait()
@@ -370,13 +380,13 @@ func TestARecreatedReleaseHasNoOldAnswers(t *testing.T) {
 		old, recreated := key("cart"), key("cart")
 		recreated.UID = "another"
 
-		p.Submit(old, queries("a", "b"))
+		submit(t, p, old, queries("a", "b"))
 		synctest.Wait()
 		o.answer("cart/a", release.Yes) // b is sent
 		if got := p.Answers(recreated); len(got) != 0 {
 			t.Errorf("answers of the recreated release: %v", got)
 		}
-		p.Submit(recreated, queries("a"))
+		submit(t, p, recreated, queries("a"))
 		synctest.Wait()
 
 		expect(t, "cancelled", o.list(&o.cancelled), []string{"cart/b"})
@@ -417,8 +427,8 @@ func TestAPanicIsAnAnswerOfItsOwnReleaseOnly(t *testing.T) {
 				done := make(chan error, 1)
 				go func() { done <- p.Run(ctx) }()
 
-				p.Submit(key("broken"), queries("a"))
-				p.Submit(key("healthy"), queries("a"))
+				submit(t, p, key("broken"), queries("a"))
+				submit(t, p, key("healthy"), queries("a"))
 				synctest.Wait()
 				got := p.Answers(key("broken"))["a"]
 				if got.Outcome != release.Broken || got.Text != test.want || got.Ended.IsZero() {
@@ -441,14 +451,14 @@ func TestShutdownCancelsQueriesAndSendsNoMore(t *testing.T) {
 		o := newFakeReceiver()
 		p, stop := startRunner(t, 256, o)
 
-		p.Submit(key("cart"), queries("a", "b"))
-		p.Submit(key("till"), queries("a"))
+		submit(t, p, key("cart"), queries("a", "b"))
+		submit(t, p, key("till"), queries("a"))
 		synctest.Wait()
 		stop() // returns after Run, so that no goroutine of it may remain
 		if got := len(o.list(&o.cancelled)); got != 2 {
 			t.Errorf("cancelled %d calls, want 2", got)
 		}
-		p.Submit(key("cart"), queries("c"))
+		submit(t, p, key("cart"), queries("c"))
 		synctest.Wait()
 		if got := len(o.list(&o.sent)); got != 2 {
 			t.Errorf("calls %d, want the 2 before the end", got)
@@ -461,7 +471,7 @@ func TestQueriesSubmittedBeforeRunAreSentWhenRunBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newFakeReceiver()
 		p := New(clock.RealClock{}, 256, o.send, o.onAnswer)
-		p.Submit(key("cart"), queries("a"))
+		submit(t, p, key("cart"), queries("a"))
 		synctest.Wait()
 		expect(t, "sent before Run", o.list(&o.sent), []string{})
 
@@ -483,7 +493,7 @@ func TestOnlyTheNewestAnswersAreStored(t *testing.T) {
 		p, _ := startRunner(t, 256, o)
 		cart := key("cart")
 		for i := range minAnswers + 10 {
-			p.Submit(cart, queries(fmt.Sprint(i)))
+			submit(t, p, cart, queries(fmt.Sprint(i)))
 			synctest.Wait()
 			o.answer(fmt.Sprintf("cart/%d", i), release.Yes)
 			time.Sleep(time.Second)
@@ -517,7 +527,7 @@ func TestARaisedAnswerLimitStoresAllAnswers(t *testing.T) {
 			return slices.DeleteFunc(queries(all...), func(q release.Query) bool { _, known := answers.AnswerTo(q); return known })
 		}
 		for i := range count {
-			p.Submit(cart, unanswered())
+			submit(t, p, cart, unanswered())
 			p.SetAnswerLimit(cart, count)
 			synctest.Wait()
 			o.answer(o.list(&o.sent)[i], release.Yes)
@@ -530,10 +540,11 @@ func TestARaisedAnswerLimitStoresAllAnswers(t *testing.T) {
 }
 
 // submitHanging submits a query of each of many releases to a receiver that never answers.
-func submitHanging(p *Runner, namespace string, releases int, request any) {
+func submitHanging(t *testing.T, p *Runner, namespace string, releases int, request any) {
+	t.Helper()
 	for i := range releases {
 		key := Key{NamespacedName: types.NamespacedName{Namespace: namespace, Name: fmt.Sprint(namespace, i)}, UID: "hanging"}
-		p.Submit(key, []release.Query{{ID: "hangs", Request: request}})
+		submit(t, p, key, []release.Query{{ID: "hangs", Request: request}})
 	}
 	synctest.Wait()
 }
@@ -544,12 +555,12 @@ func TestNamespacesShareTheSlots(t *testing.T) {
 		o := newFakeReceiver()
 		p, _ := startRunner(t, 256, o)
 		for _, namespace := range []string{"broken", "worse"} {
-			submitHanging(p, namespace, 1000, nil)
+			submitHanging(t, p, namespace, 1000, nil)
 		}
 		if out := len(o.list(&o.sent)); out >= 256 {
 			t.Fatalf("%d queries of two namespaces occupy all slots", out)
 		}
-		p.Submit(key("cart"), queries("a"))
+		submit(t, p, key("cart"), queries("a"))
 		synctest.Wait()
 		o.answer("cart/a", release.Yes)
 		expect(t, "answered", o.list(&o.answered), []string{"cart"})
@@ -570,13 +581,13 @@ func TestPoolsDoNotWaitForEachOther(t *testing.T) {
 			}
 		}()
 		for _, namespace := range []string{"shop", "broken"} {
-			submitHanging(p, namespace, 1000, "hook")
+			submitHanging(t, p, namespace, 1000, "hook")
 		}
 		before := len(o.list(&o.sent))
 
 		// A release that waits for a slot of one pool sends at once when its next query belongs to the other pool.
 		last := Key{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "shop999"}, UID: "hanging"}
-		p.Submit(last, []release.Query{{ID: "metric", Request: 1}})
+		submit(t, p, last, []release.Query{{ID: "metric", Request: 1}})
 		synctest.Wait()
 		expect(t, "sent", o.list(&o.sent)[before:], []string{"shop999/metric"})
 		o.answer("shop999/metric", release.Measured)
@@ -584,11 +595,48 @@ func TestPoolsDoNotWaitForEachOther(t *testing.T) {
 	})
 }
 
+// A process without its Lease sends nothing: another process may have sent the same query.
+func TestNothingIsSentWithoutPermission(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newFakeReceiver()
+		p := New(clock.RealClock{}, 256, o.send, o.onAnswer)
+		denied := map[string]bool{}
+		p.RequirePermission(func(namespace string) error {
+			if denied[namespace] {
+				return errDenied
+			}
+			return nil
+		})
+		go func() { _ = p.Run(t.Context()) }()
+		submit(t, p, key("cart"), queries("a", "b"))
+		synctest.Wait()
+
+		// The first query was sent before. The second one is dropped, and its release decides again.
+		denied["shop"] = true
+		o.answer("cart/a", release.Yes)
+		expect(t, "sent", o.list(&o.sent), []string{"cart/a"})
+		expect(t, "requeued", o.list(&o.answered), []string{"cart", "cart"})
+		if err := p.Submit(key("cart"), queries("b")); !errors.Is(err, errDenied) {
+			t.Errorf("submitted with %v, want %v", err, errDenied)
+		}
+		submit(t, p, key("cart"), nil) // withdrawing needs no permission
+		other := Key{NamespacedName: types.NamespacedName{Namespace: "edge", Name: "till"}}
+		submit(t, p, other, queries("c"))
+		synctest.Wait()
+		expect(t, "sent", o.list(&o.sent), []string{"cart/a", "till/c"})
+
+		denied["shop"] = false
+		submit(t, p, key("cart"), queries("b"))
+		synctest.Wait()
+		expect(t, "sent", o.list(&o.sent), []string{"cart/a", "till/c", "cart/b"})
+	})
+}
+
 func TestAnswersBelongToTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newFakeReceiver()
 		p, _ := startRunner(t, 256, o)
-		p.Submit(key("cart"), queries("a"))
+		submit(t, p, key("cart"), queries("a"))
 		synctest.Wait()
 		o.answer("cart/a", release.Yes)
 		clear(p.Answers(key("cart")))

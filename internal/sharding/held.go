@@ -63,7 +63,15 @@ func (h *Held) Context(ctx context.Context, namespace string) context.Context {
 	if h == nil {
 		return ctx
 	}
-	return fence.WithLease(ctx, h.leases[ShardOf(namespace, len(h.leases))])
+	return fence.WithLease(ctx, h.LeaseOf(namespace))
+}
+
+// LeaseOf returns the name of the Lease of the shard of a namespace; empty: there are no shards.
+func (h *Held) LeaseOf(namespace string) string {
+	if h == nil {
+		return ""
+	}
+	return h.leases[ShardOf(namespace, len(h.leases))]
 }
 
 // Acquisition returns the number of the last acquisition of the shard of a namespace by this process. It does not change while a

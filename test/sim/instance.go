@@ -220,8 +220,13 @@ func (i *Instance) isFenced(call store.Call) bool {
 	if call.Read() || call.Kind == (schema.GroupKind{Kind: "Event"}) {
 		return false
 	}
+	return i.CheckLease() != nil
+}
+
+// CheckLease returns fence.ErrNotLeader if this process must neither write nor send queries now.
+func (i *Instance) CheckLease() error {
 	i.renewLease()
-	return i.fence.Check() != nil
+	return i.fence.Check()
 }
 
 // Resume ends a suspension.

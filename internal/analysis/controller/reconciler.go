@@ -100,7 +100,9 @@ func (r *Reconciler) reconcile(ctx context.Context, run *argov1.AnalysisRun) (re
 		r.Queries.Forget(key)
 		r.writePacer.forget(key)
 	} else {
-		r.Queries.Submit(queryKey, d.Queries)
+		if err := r.Queries.Submit(queryKey, d.Queries); err != nil {
+			return reconcile.Result{}, err
+		}
 		r.Queries.SetAnswerLimit(queryKey, len(run.Spec.Metrics))
 	}
 	return reconcile.Result{RequeueAfter: reconciler.RequeueDelay(r.Clock.Now(), d.Wake)}, nil

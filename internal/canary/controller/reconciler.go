@@ -115,7 +115,9 @@ func (r *Reconciler) reconcile(ctx context.Context, object *flaggerv1.Canary) (r
 	r.Reporter.Report(ctx, s.object, s.snapshot.Plan, s.snapshot.Status.Phase, decision)
 	r.updateMetrics(s, decision)
 	r.countEnding(s.snapshot.Plan, decision, s.snapshot.Now)
-	r.Queries.Submit(s.queryKey(), decision.Queries)
+	if err := r.Queries.Submit(s.queryKey(), decision.Queries); err != nil {
+		return reconcile.Result{}, err
+	}
 	r.Queries.SetAnswerLimit(s.queryKey(), maxQueries(object))
 
 	r.memory.ScheduleWake(key, decision.Wake)

@@ -35,17 +35,15 @@ func (o *Observer) observeLoadBalancers(_ context.Context, s *observation) error
 	question, due := s.externalQuestion()
 	if !due {
 		o.memory.recordAnswer(s.key(), "", s.snapshot.Now, nil)
-		o.Queries.Submit(key, nil)
-		return nil
+		return o.Queries.Submit(key, nil)
 	}
 	query, err := newQuery(question)
 	if err != nil {
 		return fmt.Errorf("encode the query about Rollout %s: %w", s.key(), err)
 	}
 	last := o.memory.recordAnswer(s.key(), query.ID, s.snapshot.Now, o.Queries.Answers(key))
-	o.Queries.Submit(key, last.dueQueries(query, s.snapshot.Now))
 	s.useAnswer(last.answer)
-	return nil
+	return o.Queries.Submit(key, last.dueQueries(query, s.snapshot.Now))
 }
 
 // useStoredAnswer takes the last answer from the gates in the status.

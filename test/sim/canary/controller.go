@@ -52,6 +52,12 @@ func (k *Canaries) Controller(i *sim.Instance) sim.Controller {
 	p := &process{canaries: k, instance: i, registry: prometheus.NewRegistry()}
 	k.processes[i] = p
 	p.queries = queryrunner.NewPooled(i.Clock, maxInFlightPerPool, controller.Pool, nil, func(key types.NamespacedName) { i.Enqueue(reconcile.Request{NamespacedName: key}) })
+	p.queries.RequirePermission(func(namespace string) error {
+		if namespace == neighbourNamespace {
+			return nil // those queries were sent before this process started
+		}
+		return i.CheckLease()
+	})
 	p.submitNeighbourQueries()
 	p.events = actors.NewEventRecorder(k.World, i)
 	actors.AddIndexes(i, controller.IndexTargets, endpoints.Index)

@@ -47,7 +47,7 @@ var Invariants = []oracle.Invariant{
 	{Number: "I34", Text: "a rollback gives the primary at once exactly the share that its pods carry, whatever replicas are requested later"},
 	{Number: "I35", Text: "receivers that do not answer, however many, delay no query of another namespace"},
 	{Number: "I36", Text: "no series and no state in memory outlives its Canary"},
-	{Number: "I38", Text: "a process writes nothing after another one has taken over, however long it was suspended"},
+	{Number: "I38", Text: "a process writes nothing, and sends no query, after another one has taken over, however long it was suspended"},
 	{Number: "I41", Text: "the status records each release that ended, once, with its result and the cause of a failure, and no record changes"},
 	{Number: "I42", Text: "the status reports an alert provider that does not exist, until it does"},
 }

@@ -32,8 +32,14 @@ func (p *process) submitNeighbourQueries() {
 		return
 	}
 	for i := range neighbourCount {
-		p.queries.Submit(neighbourKey("hook", i), []release.Query{{ID: "hangs", Request: canary.HookQuery{}}})
-		p.queries.Submit(neighbourKey("metric", i), []release.Query{{ID: "hangs", Request: canary.MetricQuery{}}})
+		p.submitNeighbourQuery(neighbourKey("hook", i), canary.HookQuery{})
+		p.submitNeighbourQuery(neighbourKey("metric", i), canary.MetricQuery{})
+	}
+}
+
+func (p *process) submitNeighbourQuery(key queryrunner.Key, request any) {
+	if err := p.queries.Submit(key, []release.Query{{ID: "hangs", Request: request}}); err != nil {
+		panic(err)
 	}
 }
 

@@ -336,6 +336,12 @@ var Rollouts = []Mutant{
 		"age >= f.duration {", "age >= 1000*f.duration {", 4,
 	},
 	{
+		"queries without the Lease",
+		"I38",
+		"internal/queryrunner/queryrunner.go",
+		"{ p.permitted = permitted }", "{ _ = permitted }", 1007,
+	},
+	{
 		"a first observation that is not repeated",
 		"I39",
 		"internal/rollout/controller/reconciler.go",

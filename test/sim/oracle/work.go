@@ -69,7 +69,7 @@ func (c *Forgotten) Observe(event any) {
 	}
 }
 
-// Fenced is I38: a process sends no write after another one took over, not even one that fails.
+// Fenced is I38: a process sends no write and no query after another one took over, not even one that fails.
 type Fenced struct {
 	*Ledger
 	EventsOnly
@@ -77,14 +77,21 @@ type Fenced struct {
 
 // Observe implements Checker.
 func (c *Fenced) Observe(event any) {
-	e, ok := event.(sim.RequestSent)
-	if !ok || e.Call.Read() || e.Call.Kind == (schema.GroupKind{Kind: "Event"}) {
-		return
+	switch e := event.(type) {
+	case sim.RequestSent:
+		if !e.Call.Read() && e.Call.Kind != (schema.GroupKind{Kind: "Event"}) {
+			c.check(e.Instance, e.Call.Key.Name, e.Call.String())
+		}
+	case actors.QuerySent:
+		c.check(e.Instance, e.Key.Name, "query "+e.Query.ID)
 	}
-	own := c.Started[e.Instance]
+}
+
+func (c *Fenced) check(process, release, sent string) {
+	own := c.Started[process]
 	for successor, started := range c.Started {
 		if started.After(own) {
-			c.Violate("I38", e.Call.Key.Name, "%s sent %q after %s had taken over", e.Instance, e.Call.String(), successor)
+			c.Violate("I38", release, "%s sent %q after %s had taken over", process, sent, successor)
 			return
 		}
 	}

@@ -110,6 +110,7 @@ func (k *Rollouts) Controller(i *sim.Instance) sim.Controller {
 func (p *process) analysisRunController() sim.Controller {
 	enqueue := p.instance.Enqueue
 	p.queries = queryrunner.NewConcurrent(p.instance.Clock, maxInFlight, maxInFlightPerRun, nil, func(key types.NamespacedName) { enqueue(reconcile.Request{NamespacedName: key}) })
+	p.queries.RequirePermission(func(string) error { return p.instance.CheckLease() })
 	real := analysiscontroller.New(analysiscontroller.Parts{
 		Shards: p.instance.Shards,
 		Client: p.instance.Client, Clock: p.instance.Clock, Queries: p.queries, Recorder: p.newRecorder(), Jobs: p.jobs, Metrics: p.metrics,

@@ -42,7 +42,7 @@ var Invariants = []oracle.Invariant{
 	{Number: "I34", Text: "the share of an aborted release falls whenever stable capacity rises, whatever spec.replicas is (unless its spec is invalid), and its pending pods are removed in favor of stable ones"},
 	{Number: "I36", Text: "no series and no state in memory outlives its Rollout, AnalysisRun or Experiment"},
 	{Number: "I37", Text: "a revision gets traffic through a Service only after the Service publishes its pods, unless no other revision answers"},
-	{Number: "I38", Text: "a process writes nothing after another one has taken over, however long it was suspended"},
+	{Number: "I38", Text: "a process writes nothing, and sends no query, after another one has taken over, however long it was suspended"},
 }
 
 // checkers returns the checkers of the invariants for one run.
