@@ -175,11 +175,12 @@ func (p Published) OfSet(name string) release.Endpoints {
 	return endpoints
 }
 
-// SharedWith returns the number of these endpoints whose ReplicaSets also have endpoints of another Service.
-func (p Published) SharedWith(other Published) int32 {
+// SharedWith returns the number of these endpoints whose ReplicaSets have endpoints of one other Service, but none of a second.
+// Pods of two ReplicaSets whose long names are truncated cannot be told apart, and do not count.
+func (p Published) SharedWith(other, second Published) int32 {
 	var shared int32
 	for prefix, n := range p.byPodPrefix {
-		if prefix != "" && other.byPodPrefix[prefix] > 0 {
+		if prefix != "" && other.byPodPrefix[prefix] > 0 && second.byPodPrefix[prefix] == 0 {
 			shared += n
 		}
 	}

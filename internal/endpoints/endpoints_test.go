@@ -3,6 +3,7 @@ package endpoints
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -223,6 +224,35 @@ func TestEndpointsAreCountedByTheReplicaSetOfTheirPods(t *testing.T) {
 					t.Errorf("stripped %v, %d endpoints without a pod: ReplicaSet %s has %d, want %d", stripped, unnamed, set, got.Ready, want+unnamed)
 				}
 			}
+		}
+	}
+}
+
+func TestEndpointsThatTwoServicesShare(t *testing.T) {
+	published := func(pods ...string) Published {
+		t.Helper()
+		var all []client.Object
+		for i, pod := range pods {
+			all = append(all, withPod(pod, sliceOf(fmt.Sprint("slice-", i), "any", "r", discoveryv1.AddressTypeIPv4)))
+		}
+		read, err := Reader{Client: newClient(t, all...)}.Of(t.Context(), "shop", "any")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return read
+	}
+	long := strings.Repeat("cart", 14) + "-p" // as long as a prefix may be
+	for name, test := range map[string]struct {
+		apex, target, primary Published
+		want                  int32
+	}{
+		"before the update":  {published("cart-6d4b-aaaaa"), published("cart-6d4b-aaaaa"), published("cart-primary-77f8-bbbbb"), 1},
+		"after the update":   {published("cart-primary-77f8-bbbbb"), published("cart-6d4b-aaaaa"), published("cart-primary-77f8-bbbbb"), 0},
+		"truncated names":    {published(long + "aaaaa"), published(long + "bbbbb"), published(long + "aaaaa"), 0},
+		"a pod that changed": {published("cart-6d4b-aaaaa"), published("cart-6d4b-ccccc"), published(), 1},
+	} {
+		if got := test.apex.SharedWith(test.target, test.primary); got != test.want {
+			t.Errorf("%s: got %d, want %d", name, got, test.want)
 		}
 	}
 }

@@ -32,6 +32,6 @@ func (o *Observer) readEndpoints(ctx context.Context, s *observation) error {
 	if err != nil {
 		return err
 	}
-	s.snapshot.ApexTargetEndpoints = apex.SharedWith(target)
+	s.snapshot.ApexTargetEndpoints = apex.SharedWith(target, primary)
 	return nil
 }
