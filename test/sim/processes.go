@@ -68,8 +68,12 @@ func (w *World) ensureOneProcess() {
 	switch {
 	case len(w.instances) == 0:
 		w.Start("serin")
-	case w.holder == nil || w.holder.draining:
+	case w.holder == nil:
 		w.instances[0].acquire()
+	case w.holder.draining: // it acquires the shard again when its running reconciliations have ended
+		holder := w.holder
+		w.holder = nil
+		holder.reacquire()
 	}
 }
 
