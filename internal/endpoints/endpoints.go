@@ -175,8 +175,8 @@ func (p Published) OfSet(name string) release.Endpoints {
 	return endpoints
 }
 
-// SharedWith returns the number of these endpoints whose ReplicaSets have endpoints of one other Service, but none of a second.
-// Pods of two ReplicaSets whose long names are truncated cannot be told apart, and do not count.
+// SharedWith returns the number of these endpoints whose ReplicaSets also have endpoints of another Service, but none of a second
+// one. Pods of two ReplicaSets whose truncated names have the same prefix do not count, because they cannot be distinguished.
 func (p Published) SharedWith(other, second Published) int32 {
 	var shared int32
 	for prefix, n := range p.byPodPrefix {

@@ -274,11 +274,7 @@ func (p *Runner) takePermitted(ctx context.Context) (next RunningQuery, ok bool,
 		return RunningQuery{}, false, nil
 	}
 	for _, from := range p.pools {
-		for {
-			_, r, ok := from.Pop()
-			if !ok {
-				break
-			}
+		for _, r, ok := from.Pop(); ok; _, r, ok = from.Pop() {
 			r.waitingPool = nil
 			if p.permitted(r.key.Namespace) == nil {
 				return p.start(ctx, r, from), true, denied

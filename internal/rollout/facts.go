@@ -87,7 +87,7 @@ func sanitizeStatus(s Snapshot) argov1.RolloutStatus {
 	return status
 }
 
-// withoutPauseOfOtherStep removes the pause of a step if no pause is the current step: a user wrote it, and only the user could
+// withoutPauseOfOtherStep removes the pause of a step unless the current step is a pause: a user wrote it, and only the user could
 // end it.
 func withoutPauseOfOtherStep(steps []argov1.CanaryStep, status *argov1.RolloutStatus) {
 	step, ok := pods.StepAt(steps, status.CurrentStepIndex)

@@ -150,8 +150,8 @@ func ownersWithCanary(c *flaggerv1.Canary, obj metav1.Object, equal bool) (owner
 	return append(owners, mine), true
 }
 
-// keepPreviousContent updates what an earlier promotion stored to a promotion that needs the same copy: it, too, may be reverted,
-// to what the primary ran before it.
+// keepPreviousContent assigns the content that an earlier promotion stored to this one, which leaves the copy as it is: if this
+// promotion is reverted, too, the copy gets the content that the primary ran before.
 func (d configCopies) keepPreviousContent(ctx context.Context, c *flaggerv1.Canary, ref ConfigRef, promotion string) error {
 	if promotion == "" {
 		return nil
