@@ -41,16 +41,20 @@ type Explanations struct {
 	// means that there is none.
 	Detail func(StatusGate) string
 	// Complete is true if the status must not show a waiting gate that is no longer evaluated. Otherwise, such a gate remains
-	// until the next write, unless the object waits for nothing at all.
+	// until the next write, unless the object waits for nothing at all. A notice that is over never remains: nothing would
+	// replace it while a user does not approve something else.
 	Complete bool
 }
+
+// reasonNotice is the reason of a gate that passes but has something to tell users.
+const reasonNotice = "notice"
 
 // WaitsFor is the usual Explanations.WaitsFor. A gate that time opens needs no explanation: the write that began its wait
 // shows it. A notice delays nothing, but users must be able to find it in the status.
 func WaitsFor(gate StatusGate) string {
 	switch {
 	case gate.Verdict == string(release.Pass) && gate.Opener == string(release.ByUser):
-		return "notice"
+		return reasonNotice
 	case gate.Verdict == string(release.Pass) || gate.Verdict == "" || gate.Opener == string(release.ByTime):
 		return ""
 	case gate.Verdict == string(release.Fail):
@@ -132,7 +136,7 @@ func (m *Memory[E]) Explain(key types.NamespacedName, evaluation Evaluation) Exp
 		current, evaluated := waits[id]
 		lasts := evaluated && current.reason == rules.WaitsFor(gate)                                            // a notice
 		out.Due = out.Due || gate.Opener != string(release.ByTime) && evaluation.Gates.First() == nil && !lasts // the object waits for nothing
-		if !evaluated && rules.Complete {
+		if !evaluated && (rules.Complete || rules.WaitsFor(gate) == reasonNotice) {
 			waits[id] = rules.trackWait(e.waits[id], StatusGate{Name: gate.Name}, false, gate, now)
 			out = out.withWait(waits[id], now)
 		}

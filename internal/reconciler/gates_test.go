@@ -200,6 +200,22 @@ func TestAGateThatIsNotEvaluatedAnymore(t *testing.T) {
 	}
 }
 
+// A notice that is over is removed from the status of each kind after half a minute, even if the object waits for something
+// else all the time, such as an approval.
+func TestAStatusDoesNotShowANoticeThatIsOver(t *testing.T) {
+	m := newMemory()
+	refused := waiting("confirm-rollout", release.ByUser)
+	notice := release.Gate{Name: "references", Verdict: release.Pass, Opener: release.ByUser, Message: "the alert provider does not exist"}
+	shown := m.Explain(cart, Evaluation{Gates: append(release.Gates{notice}, refused...), Now: noon}).Gates
+	if first := m.Explain(cart, Evaluation{Gates: refused, Shown: shown, Now: noon.Add(time.Minute)}); first.Due || !first.At.Equal(noon.Add(time.Minute+ExplainAfter)) {
+		t.Errorf("immediately: got due %t, at %v, want a write after half a minute", first.Due, first.At)
+	}
+	second := m.Explain(cart, Evaluation{Gates: refused, Shown: shown, Now: noon.Add(time.Minute + ExplainAfter)})
+	if !second.Due || len(second.Gates) != 1 {
+		t.Errorf("after half a minute: got %+v, want a write of the other gate alone", second)
+	}
+}
+
 // Another detail is explained after half a minute, however often it changes meanwhile.
 func TestAnotherDetailIsExplained(t *testing.T) {
 	m := newMemory()

@@ -151,6 +151,31 @@ func TestSubsetsDoNotLoseTheirPods(t *testing.T) {
 	}
 }
 
+// TestNoManagedRouteLeadsToAFormerRevision: while the recorded weight stays with a revision that was aborted, because neither it
+// nor the stable one has pods, the managed routes of the next revision are not added: they would lead to the same subset.
+func TestNoManagedRouteLeadsToAFormerRevision(t *testing.T) {
+	header := argov1.CanaryStep{SetHeaderRoute: &argov1.SetHeaderRoute{Name: "by-header", Match: make([]argov1.HeaderRoutingMatch, 1)}}
+	w := worldInFirstPause(t, 2, scaleTo(1), header, pauseFor(""))
+	w.sets = append(w.sets, ReplicaSet{Name: "cart-hash-v0", Hash: "hash-v0", Created: w.tick()})
+	w.ready["hash-v0"], w.ready["hash-v1"], w.ready["hash-v2"] = 0, 0, 1
+	w.status.Canary.Weights = &argov1.TrafficWeights{
+		Canary: argov1.WeightDestination{Weight: 100, PodTemplateHash: "hash-v0"}, Stable: argov1.WeightDestination{PodTemplateHash: "hash-v1"},
+	}
+	w.router = Router{CanaryHash: "hash-v0", StableHash: "hash-v1", HasCanaryWeight: true}
+	w.route.Headers = nil
+	w.runControllers()
+	plan := planTraffic(observeFacts(w.snapshot(t)))
+	if len(plan.trafficEffects) == 0 {
+		t.Fatal("got no traffic effect")
+	}
+	for _, effect := range plan.trafficEffects {
+		route, ok := effect.(TrafficRouted)
+		if to := route.Weights.Canary.PodTemplateHash; ok && to != "hash-v2" && len(route.Headers) > 0 {
+			t.Errorf("got header route %s to %s, want none until the route selects hash-v2", route.Headers[0].Name, to)
+		}
+	}
+}
+
 // TestALostStatusGivesNoWeightWithoutPods: where the weights were not recorded, missing pods keep the weight at zero,
 // unless the route already has one.
 func TestALostStatusGivesNoWeightWithoutPods(t *testing.T) {

@@ -71,6 +71,9 @@ func planTraffic(f facts) trafficPlan {
 			weights = *recorded.DeepCopy()
 		}
 	}
+	if weights.Canary.PodTemplateHash != desired.canary {
+		desired.onlyExistingRoutes = true // a managed route would lead to the revision that still has the weight
+	}
 	if first := weightsBeforeSwitch(f, weights); first != nil {
 		t.trafficEffects = append(t.trafficEffects, newTrafficRouted(f, *first, trafficSplit{}))
 	}

@@ -81,6 +81,28 @@ func (d configCopies) ensureCopy(ctx context.Context, c *flaggerv1.Canary, sourc
 	return !equal, d.replaceConfigContent(ctx, c, into, wanted)
 }
 
+// promoteCopies updates the copies to the configuration of the target. The template of the primary may use copies that the target
+// does not need anymore: their stored content is kept for a rollback of this promotion.
+func (d configCopies) promoteCopies(ctx context.Context, c *flaggerv1.Canary, template map[string]any, configs []configSource, promotion string) error {
+	if !d.Options.ConfigTracking {
+		return nil // Serin may not have the permission to read Secrets
+	}
+	needed := map[string]bool{}
+	for _, source := range configs {
+		needed[source.Key()+primarySuffix] = true
+	}
+	for _, ref := range ListConfigRefs(template) {
+		if needed[ref.Key()] || !strings.HasSuffix(ref.Name, primarySuffix) {
+			continue
+		}
+		if err := d.keepPreviousContent(ctx, c, ref, promotion); err != nil {
+			return err
+		}
+	}
+	_, err := d.ensureCopies(ctx, c, configs, promotion)
+	return err
+}
+
 // isCopyUpToDate compares the cached metadata of a copy and its source: checksums, labels, annotations and owners.
 func (w *Workloads) isCopyUpToDate(ctx context.Context, c *flaggerv1.Canary, source configSource, ref ConfigRef) (bool, error) {
 	found, copied, err := w.readChecksums(ctx, c, ref)

@@ -104,7 +104,7 @@ func (d templateWorkload) CopyTemplate(ctx context.Context, c *flaggerv1.Canary,
 	if err != nil {
 		return err
 	}
-	if _, err := d.ensureCopies(ctx, c, seen.configs, id); err != nil {
+	if err := d.promoteCopies(ctx, c, podTemplate(seen.primary), seen.configs, id); err != nil {
 		return fmt.Errorf("updating the configuration of %s %s.%s failed: %w", d.displayName(), seen.selectorPair.primaryName(), c.Namespace, err)
 	}
 	template := primaryTemplate(d.templateKind.template(seen.target), seen.selectorPair, seen.trackedConfigKeys(), id, serinRules)

@@ -112,20 +112,29 @@ func TestTheStoredContentIsThatOfThePrimary(t *testing.T) {
 	}
 }
 
-// A promotion with the configuration of an earlier one changes only the template: it counts as complete, and is reverted to what
-// ran before it.
+// A promotion with the configuration of an earlier one, or without it, changes only the template: it counts as complete, and is
+// reverted to what ran before it.
 func TestAPromotionKeepsTheConfigurationOfAnEarlierOne(t *testing.T) {
+	complete := func(w *fakeCluster) { w.promoteImage("cart:2", "id-2") }
+	incomplete := func(w *fakeCluster) {
+		seen, err := w.workload.readWorkloads(t.Context(), w.canary("cart"))
+		must(t, err)
+		_, err = w.workload.ensureCopies(t.Context(), w.canary("cart"), seen.configs, "id-2")
+		must(t, err)
+	}
+	same := func(w *fakeCluster) { w.promoteImage("cart:3", "id-3") }
+	none := func(w *fakeCluster) {
+		w.patchYAML(deploymentKind, "cart", `{spec: {template: {spec: {containers: [{name: server, image: "cart:3"}]}}}}`)
+		must(t, w.workload.CopyTemplate(t.Context(), w.canary("cart"), w.observe().Target.Revision, "id-3"))
+	}
 	for name, test := range map[string]struct {
-		first    func(w *fakeCluster)
-		restored string
+		first, second func(w *fakeCluster)
+		restored      string
 	}{
-		"complete": {func(w *fakeCluster) { w.promoteImage("cart:2", "id-2") }, "green"},
-		"incomplete": {func(w *fakeCluster) {
-			seen, err := w.workload.readWorkloads(t.Context(), w.canary("cart"))
-			must(t, err)
-			_, err = w.workload.ensureCopies(t.Context(), w.canary("cart"), seen.configs, "id-2")
-			must(t, err)
-		}, "blue"},
+		"complete, then the same":     {complete, same, "green"},
+		"incomplete, then the same":   {incomplete, same, "blue"},
+		"complete, then without it":   {complete, none, "green"},
+		"incomplete, then without it": {incomplete, none, "blue"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newCartCluster(t)
@@ -135,7 +144,7 @@ func TestAPromotionKeepsTheConfigurationOfAnEarlierOne(t *testing.T) {
 			w.patchYAML(configMapGVK, "env", `{data: {COLOR: green}}`)
 			test.first(w)
 			w.createReplicaSet("2")
-			w.promoteImage("cart:3", "id-3")
+			test.second(w)
 			w.createReplicaSet("3")
 			if !w.observe().PrimaryUpToDate {
 				t.Error("the primary does not count as up to date after its promotion")
