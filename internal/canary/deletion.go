@@ -36,7 +36,7 @@ func finalizeDeletion(s Snapshot) Decision {
 	if !s.drainStarted() {
 		return s.edit().addEffects(effects...).addStamps(release.StampDrain).decision(gates)
 	}
-	gates = append(gates, release.EvaluateGates(s, drainElapsed)...)
+	gates = append(gates, release.EvaluateGates(s, drainElapsed, apexEndpointsAfterRestoration)...)
 	if gates.Verdict() != release.Pass {
 		return keepStatus(s, gates, effects...)
 	}

@@ -71,12 +71,32 @@ func primaryEndpointsForRollback(s Snapshot) release.Gate {
 
 // apexEndpoints delays the removal of the target's pods until the endpoints of the apex Service, which selects the primary by now,
 // no longer contain them. Kubernetes updates endpoints some time after a selector, and in a busy cluster later than the drain.
-func apexEndpoints(s Snapshot) release.Gate {
-	if s.ApexTargetEndpoints == 0 {
+func apexEndpoints(s Snapshot) release.Gate { return formerEndpoints(s, s.Plan.targetName()) }
+
+// apexEndpointsAfterRestoration delays the removal of the primary's pods until the endpoints of the restored apex Service, which
+// selects the target by now, no longer contain them, for at most the progress deadline after the drain: a deletion must end. An
+// apex Service that was created for the Canary selects the primary until both are garbage-collected.
+func apexEndpointsAfterRestoration(s Snapshot) release.Gate {
+	if !s.Workload.ApexSelectsTarget {
+		return release.NewPassingGate("apex-endpoints", "")
+	}
+	g := formerEndpoints(s, s.Plan.primaryName())
+	if g.Verdict == release.Pass || s.serin().DrainUntil == nil {
+		return g
+	}
+	if g.Until = s.serin().DrainUntil.Add(s.Plan.Deadline); !s.Now.Before(g.Until) {
+		return release.NewPassingGate("apex-endpoints", g.Message)
+	}
+	return g
+}
+
+// formerEndpoints is the gate that waits until the apex Service publishes no pod of a workload that it no longer selects.
+func formerEndpoints(s Snapshot, workload string) release.Gate {
+	if s.ApexFormerEndpoints == 0 {
 		return release.NewPassingGate("apex-endpoints", "")
 	}
 	return release.NewWaitingGate("apex-endpoints", release.ByCluster, fmt.Sprintf("Kubernetes still publishes %s of %s as endpoints of Service %s",
-		release.CountPods(int(s.ApexTargetEndpoints)), s.Plan.targetName(), s.Plan.Apex))
+		release.CountPods(int(s.ApexFormerEndpoints)), workload, s.Plan.Apex))
 }
 
 func primaryEndpointsAtLeast(s Snapshot, enough int32) release.Gate {

@@ -75,7 +75,7 @@ func GateKinds() release.GateKinds {
 		ofWorkload(gateKind("primary-ready", release.ByCluster, sectionInitialization, sectionStart, sectionRelease, sectionEnd)),
 		ofWorkload(gateKind("primary-endpoints", release.ByCluster, sectionInitialization, sectionEnd)),
 		drained,
-		ofWorkload(gateKind("apex-endpoints", release.ByCluster, sectionInitialization)),
+		ofWorkload(gateKind("apex-endpoints", release.ByCluster, sectionInitialization, sectionEnd)),
 
 		ofRoute(gateKind("route", release.ByCluster, sectionNotices, sectionStart)),
 		gateKind("turn", release.ByCluster, sectionStart),

@@ -480,8 +480,8 @@ func (s *scenario) setFact(t *testing.T, d *datadriven.TestData, arg datadriven.
 		w.target.serviceCreated, w.target.endpoints = w.now, 0
 	case "apex": // edited: it selects the target
 		w.apex = value(arg) != "edited"
-	case "apex-target-endpoints": // pods of the target that the apex still has as endpoints
-		w.apexTargetEndpoints = int32(integer(t, d, arg))
+	case "apex-former-endpoints": // endpoints of pods that the apex no longer selects
+		w.apexFormerEndpoints = int32(integer(t, d, arg))
 	case "canary-endpoints":
 		w.target.endpoints = int32(integer(t, d, arg))
 	case "primary-endpoints":

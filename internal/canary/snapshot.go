@@ -29,9 +29,10 @@ type Snapshot struct {
 	MissingReferences []string
 	// MissingAlertProviders are messages about alert providers that do not exist: the release runs, but their alerts are not sent.
 	MissingAlertProviders []string
-	// ApexTargetEndpoints is the number of endpoints of the target's pods that Kubernetes publishes for the apex Service. It is
-	// observed during the initialization only.
-	ApexTargetEndpoints int32
+	// ApexFormerEndpoints is the number of endpoints that Kubernetes publishes for the apex Service although the Service no longer
+	// selects them: those of the target during the initialization, and of the primary during the deletion. It is not observed in
+	// other phases.
+	ApexFormerEndpoints int32
 	// Command is the user's command, as <verb>@<run>; empty: none.
 	Command  string
 	Workload Workload

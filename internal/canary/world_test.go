@@ -48,7 +48,7 @@ type world struct {
 	refusedEffects                     string // prefix of effects that the cluster rejects; empty: none
 	// endpointsDelayed is true while Kubernetes does not update endpoints, endpointsUnreadable if they cannot be read.
 	endpointsDelayed, endpointsUnreadable bool
-	apexTargetEndpoints                   int32
+	apexFormerEndpoints                   int32
 
 	standingAnswers map[string]string // immediate answers, by name of the query
 	answers         release.Answers
@@ -195,8 +195,8 @@ func (w *world) snapshot() canary.Snapshot {
 	if len(w.pending) > 0 {
 		s.Answers[w.pending[0].ID] = release.Answer{ID: w.pending[0].ID, Began: w.pendingSince}
 	}
-	if s.Status.Phase == flaggerv1.CanaryPhaseInitializing && !w.endpointsUnreadable {
-		s.ApexTargetEndpoints = w.apexTargetEndpoints
+	if phase := s.Status.Phase; (phase == flaggerv1.CanaryPhaseInitializing || phase == flaggerv1.CanaryPhaseTerminating) && !w.endpointsUnreadable {
+		s.ApexFormerEndpoints = w.apexFormerEndpoints
 	}
 	if w.endpointsUnreadable {
 		unknown := release.Endpoints{Unknown: "EndpointSlices may not be read"}
@@ -472,7 +472,7 @@ func (w *world) apply(effect release.Effect) (changed bool, err error) {
 		w.prepared = true
 	case canary.UserObjectsRestored:
 		changed = !w.restored
-		w.restored = true
+		w.restored, w.apex = true, false
 	case canary.ScalerExists, canary.ConfigsCollected, canary.ConfigsRestored:
 		// The model has neither autoscalers nor copies of configuration.
 	default:

@@ -25,13 +25,18 @@ func (o *Observer) readEndpoints(ctx context.Context, s *observation) error {
 		return err
 	}
 	w.Target.Endpoints, w.Primary.Endpoints = target.Endpoints, primary.Endpoints
-	if s.snapshot.Status.Phase != flaggerv1.CanaryPhaseInitializing {
+	former, current := target, primary
+	switch s.snapshot.Status.Phase {
+	case flaggerv1.CanaryPhaseInitializing:
+	case flaggerv1.CanaryPhaseTerminating:
+		former, current = primary, target
+	default:
 		return nil
 	}
 	apex, err := reader.Of(ctx, plan.Namespace, plan.Apex)
 	if err != nil {
 		return err
 	}
-	s.snapshot.ApexTargetEndpoints = apex.SharedWith(target, primary)
+	s.snapshot.ApexFormerEndpoints = apex.SharedWith(former, current)
 	return nil
 }

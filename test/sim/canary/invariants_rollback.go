@@ -70,7 +70,7 @@ func (c *partialReturns) gradualRollbacks(event any) []oracle.GradualRollback {
 		return nil
 	}
 	from := c.OldestView().Add(-cluster.EndpointsDelay)
-	if c.World.Faults.Has(cluster.LateEndpoints) {
+	if c.World.Faults.Has(cluster.LateEndpoints) || c.World.Faults.Has(cluster.LateSelectors) {
 		from = from.Add(-cluster.FaultDelay)
 	}
 	began := r.run.intentChanged.Add(-c.Lag)

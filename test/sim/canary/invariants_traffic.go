@@ -298,6 +298,8 @@ func (c *restoration) checkFinalizerRemoval(h canaryWritten) {
 		c.Violate("I16", r.Name(), "the finalizer was removed although the target has had no ready pod for %s", c.Lag)
 	case apex != nil && !isControlledByCanary(apex) && selectedApp(apex) != "" && selectedApp(apex) == r.appLabel(&r.primary) && c.Objects[oracle.KeyOf(actors.ServiceKind, apex.Key())].Unchanged(c.OldestView()):
 		c.Violate("I16", r.Name(), "the finalizer was removed although the apex Service still selects the primary")
+	case apex != nil && !isControlledByCanary(apex) && selectedApp(apex) == r.appLabel(&r.target) && r.primary.version != nil && c.apexPublishes(r)[&r.primary]:
+		c.Violate("I16", r.Name(), "the finalizer was removed although Kubernetes still publishes pods of the primary as endpoints of the apex Service")
 	}
 }
 
@@ -319,8 +321,12 @@ func isDeleting(r *record) bool { return r.canary != nil && r.canary.DeletionTim
 
 // publishesTarget reports whether the apex Service of a release publishes pods of the target as endpoints, and every process must
 // know that.
-func (c *initialization) publishesTarget(r *record) bool {
-	target := r.canary.Spec.TargetRef.Name + "-"
+func (c *ledger) publishesTarget(r *record) bool { return c.apexPublishes(r)[&r.target] }
+
+// apexPublishes returns the workloads of which the apex Service of a release publishes pods as endpoints, as every process must
+// know.
+func (c *ledger) apexPublishes(r *record) map[*workloadState]bool {
+	target, published := r.canary.Spec.TargetRef.Name, map[*workloadState]bool{}
 	for _, slice := range c.World.Server.All(endpoints.Kind) {
 		meta := slice.Meta()
 		written := c.Objects[oracle.KeyOf(endpoints.Kind, slice.Key())]
@@ -329,10 +335,14 @@ func (c *initialization) publishesTarget(r *record) bool {
 		}
 		for _, endpoint := range actors.Items(slice.Content()["endpoints"]) {
 			pod, _ := nested(endpoint, "targetRef")["name"].(string)
-			if nested(endpoint, "conditions")["ready"] == true && strings.HasPrefix(pod, target) && !strings.HasPrefix(pod, r.canary.Spec.TargetRef.Name+primarySuffix+"-") {
-				return true
+			switch {
+			case nested(endpoint, "conditions")["ready"] != true:
+			case strings.HasPrefix(pod, target+primarySuffix+"-"):
+				published[&r.primary] = true
+			case strings.HasPrefix(pod, target+"-"):
+				published[&r.target] = true
 			}
 		}
 	}
-	return false
+	return published
 }

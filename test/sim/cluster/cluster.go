@@ -29,6 +29,7 @@ const (
 	SlowStarts    sim.FaultClass = "slow-start"     // a pod needs minutes to be ready
 	NodeLosses    sim.FaultClass = "node-loss"      // all pods of a node are lost, which Kubernetes detects later
 	LateEndpoints sim.FaultClass = "late-endpoints" // endpoints are published seconds after the pods are ready
+	LateSelectors sim.FaultClass = "late-selector"  // endpoints follow a changed selector of a Service seconds later
 	LateGateways  sim.FaultClass = "late-gateway"   // a replica of a gateway observes changes seconds later
 	LoadChanges   sim.FaultClass = "load"           // the load that autoscalers measure changes
 	NoRoom        sim.FaultClass = "no-room"        // no node has room for another pod: new ones remain pending until others are removed
@@ -36,7 +37,7 @@ const (
 
 // Classes returns the classes of faults for sim.Options.
 func Classes() []sim.FaultClass {
-	return []sim.FaultClass{PodCrashes, SlowStarts, NodeLosses, LateEndpoints, LateGateways, LoadChanges}
+	return []sim.FaultClass{PodCrashes, SlowStarts, NodeLosses, LateEndpoints, LateSelectors, LateGateways, LoadChanges}
 }
 
 // The maximum delays of a cluster. The classes of faults add to them.
@@ -47,7 +48,7 @@ const (
 	GatewayDelay = 3 * time.Second
 	// LossDetection is the maximum delay until Kubernetes detects that a node is lost.
 	LossDetection = time.Minute
-	// FaultDelay is what the classes of late endpoints and gateways add to these delays.
+	// FaultDelay is what the classes of late endpoints, selectors and gateways add to these delays.
 	FaultDelay = 20 * time.Second
 )
 

@@ -28,7 +28,10 @@ func (c *Cluster) serviceWritten(e *store.Event) {
 	s := c.services.get(e.Key, func() *service {
 		return &service{cluster: c, key: e.Key, draws: c.stream("endpoints", e.Key)}
 	})
-	if e.Type == store.Added || e.Type == store.Modified && !jsontree.Equal(e.New.Content()["spec"], e.Old.Content()["spec"]) {
+	switch {
+	case e.Type == store.Modified && !jsontree.Equal(selectorIn(e.New), selectorIn(e.Old)):
+		s.schedulePublishAfter(s.selectorDelay())
+	case e.Type == store.Added || e.Type == store.Modified && !jsontree.Equal(e.New.Content()["spec"], e.Old.Content()["spec"]):
 		s.schedulePublish()
 	}
 }
@@ -59,16 +62,33 @@ func selectorIn(service *store.Version) map[string]any {
 	return object(spec, "selector")
 }
 
-func (s *service) schedulePublish() {
+// selectorDelay draws by how much the endpoints follow a changed selector later than usual. Selectors change rarely, so the
+// class delays about half of the changes.
+func (s *service) selectorDelay() time.Duration {
+	faults := s.cluster.world.Faults
+	if !faults.Has(LateSelectors) {
+		return 0
+	}
+	occurs, delay := faults.Stream(LateSelectors).Chance(0.5), faults.Stream(LateSelectors).Between(5*time.Second, FaultDelay)
+	if occurs && faults.InjectDrawn(LateSelectors) {
+		return delay
+	}
+	return 0
+}
+
+func (s *service) schedulePublish() { s.schedulePublishAfter(0) }
+
+// schedulePublishAfter publishes the endpoints after a delay in addition to the usual one, unless they are about to be published.
+func (s *service) schedulePublishAfter(delay time.Duration) {
 	if s.scheduled {
 		return
 	}
 	s.scheduled = true
 	wait, late := s.draws.Skewed(20*time.Millisecond, EndpointsDelay), s.draws.Skewed(time.Second, FaultDelay)
 	if s.cluster.world.Faults.Inject(LateEndpoints) {
-		wait += late
+		delay = max(delay, late)
 	}
-	s.cluster.schedule(wait, func() {
+	s.cluster.schedule(wait+delay, func() {
 		s.scheduled = false
 		s.publish()
 	})

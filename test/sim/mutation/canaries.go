@@ -210,7 +210,14 @@ var Canaries = []Mutant{
 		"target removed while it is behind the apex",
 		"I15",
 		"internal/canary/endpoints.go",
-		"	if s.ApexTargetEndpoints == 0 {\n", "	if s.ApexTargetEndpoints >= 0 {\n", 1,
+		"func apexEndpoints(s Snapshot) release.Gate { return formerEndpoints(s, s.Plan.targetName()) }",
+		"func apexEndpoints(s Snapshot) release.Gate { return formerEndpoints(Snapshot{Plan: s.Plan}, s.Plan.targetName()) }", 1,
+	},
+	{
+		"primary removed while it is behind the restored apex",
+		"I16",
+		"internal/canary/endpoints.go",
+		"	if !s.Workload.ApexSelectsTarget {\n", "	if s.Workload.ApexSelectsTarget || !s.Workload.ApexSelectsTarget {\n", 1370000278,
 	},
 	{
 		"finalizer removed first",
