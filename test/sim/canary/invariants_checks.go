@@ -77,11 +77,12 @@ func (c *analyses) maySkipAnalysis(r *record) bool {
 
 // approvedByCommand reports whether a user approved the end of the current step by command.
 func (r *record) approvedByCommand(d *expectation) bool {
-	status := *r.status
-	if !d.weighted {
-		status.Iterations = min(status.Iterations, d.iterations) // one approval includes the last window of blue/green
+	approves := func(status flaggerv1.CanaryStatus) bool {
+		return r.gave(canary.NewCommand(canary.CommandPromote, string(r.UID), status))
 	}
-	return r.gave(canary.NewCommand(canary.CommandPromote, string(r.UID), status))
+	before := *r.status
+	before.Iterations = min(before.Iterations, d.iterations) // an approval before the last window of blue/green includes that window
+	return approves(*r.status) || !d.weighted && approves(before)
 }
 
 // gave reports whether a user gave that command.
