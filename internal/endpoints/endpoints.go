@@ -175,16 +175,19 @@ func (p Published) OfSet(name string) release.Endpoints {
 	return endpoints
 }
 
-// SharedWith returns the number of these endpoints whose ReplicaSets also have endpoints of another Service, but none of a second
-// one. Pods of two ReplicaSets whose truncated names have the same prefix do not count, because they cannot be distinguished.
-func (p Published) SharedWith(other, second Published) int32 {
-	var shared int32
+// OfWorkload returns the number of these endpoints whose pods belong to a workload, by their names, but not to another workload
+// whose name begins with the name of the first one; empty: there is none. Pods that the first characters of a truncated name do not
+// tell apart do not count.
+func (p Published) OfWorkload(name, except string) int32 {
+	var count int32
 	for prefix, n := range p.byPodPrefix {
-		if prefix != "" && other.byPodPrefix[prefix] > 0 && second.byPodPrefix[prefix] == 0 {
-			shared += n
+		hash, isOfWorkload := strings.CutPrefix(prefix, name+"-") // empty for a DaemonSet
+		isExcepted := except != "" && (strings.HasPrefix(prefix, except+"-") || len(prefix) == maxPrefixLength && strings.HasPrefix(except+"-", prefix))
+		if isOfWorkload && !isExcepted && !strings.Contains(strings.TrimSuffix(hash, "-"), "-") {
+			count += n
 		}
 	}
-	return shared
+	return count
 }
 
 // Of counts the endpoints of one Service. A pod with two address families is in two slices, of which each router uses one.

@@ -228,31 +228,35 @@ func TestEndpointsAreCountedByTheReplicaSetOfTheirPods(t *testing.T) {
 	}
 }
 
-func TestEndpointsThatTwoServicesShare(t *testing.T) {
-	published := func(pods ...string) Published {
-		t.Helper()
-		var all []client.Object
-		for i, pod := range pods {
-			all = append(all, withPod(pod, sliceOf(fmt.Sprint("slice-", i), "any", "r", discoveryv1.AddressTypeIPv4)))
-		}
-		read, err := Reader{Client: newClient(t, all...)}.Of(t.Context(), "shop", "any")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return read
-	}
-	long := strings.Repeat("cart", 14) + "-p" // as long as a prefix may be
-	for name, test := range map[string]struct {
-		apex, target, primary Published
-		want                  int32
-	}{
-		"before the update":  {published("cart-6d4b-aaaaa"), published("cart-6d4b-aaaaa"), published("cart-primary-77f8-bbbbb"), 1},
-		"after the update":   {published("cart-primary-77f8-bbbbb"), published("cart-6d4b-aaaaa"), published("cart-primary-77f8-bbbbb"), 0},
-		"truncated names":    {published(long + "aaaaa"), published(long + "bbbbb"), published(long + "aaaaa"), 0},
-		"a pod that changed": {published("cart-6d4b-aaaaa"), published("cart-6d4b-ccccc"), published(), 1},
+func TestEndpointsOfAWorkload(t *testing.T) {
+	long := strings.Repeat("cart", 13) + "-car" // names of its pods are truncated within the name of its primary
+	var all []client.Object
+	for i, pod := range []string{
+		"cart-6d4b-aaaaa", "cart-6d4b-bbbbb", "cart-77f8-aaaaa", "cart-primary-77f8-bbbbb", // of Deployments
+		"mail-aaaaa", "mail-primary-aaaaa", "mail-primary-bbbbb", // of DaemonSets
+		"cart-other-77f8-aaaaa", "cartier-77f8-aaaaa",
+		long + "-6" + "aaaaa", long + "-p" + "aaaaa", long + "-p" + "bbbbb",
 	} {
-		if got := test.apex.SharedWith(test.target, test.primary); got != test.want {
-			t.Errorf("%s: got %d, want %d", name, got, test.want)
+		all = append(all, withPod(pod, sliceOf(fmt.Sprint("slice-", i), "any", "r", discoveryv1.AddressTypeIPv4)))
+	}
+	published, err := Reader{Client: newClient(t, all...)}.Of(t.Context(), "shop", "any")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name, except string
+		want         int32
+	}{
+		{"cart", "cart-primary", 3},
+		{"cart-primary", "", 1},
+		{"mail", "mail-primary", 1},
+		{"mail-primary", "", 2},
+		{long, long + "-primary", 1},
+		{long + "-primary", "", 0},
+		{"absent", "absent-primary", 0},
+	} {
+		if got := published.OfWorkload(test.name, test.except); got != test.want {
+			t.Errorf("%s without %q: got %d, want %d", test.name, test.except, got, test.want)
 		}
 	}
 }

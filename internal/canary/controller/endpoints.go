@@ -25,11 +25,13 @@ func (o *Observer) readEndpoints(ctx context.Context, s *observation) error {
 		return err
 	}
 	w.Target.Endpoints, w.Primary.Endpoints = target.Endpoints, primary.Endpoints
-	former, current := target, primary
-	switch s.snapshot.Status.Phase {
-	case flaggerv1.CanaryPhaseInitializing:
-	case flaggerv1.CanaryPhaseTerminating:
-		former, current = primary, target
+	former, except := plan.Target, plan.Target+"-primary"
+	switch phase := s.snapshot.Status.Phase; {
+	case plan.Kind == "Service": // Serin removes no pods
+		return nil
+	case phase == flaggerv1.CanaryPhaseInitializing:
+	case phase == flaggerv1.CanaryPhaseTerminating:
+		former, except = except, ""
 	default:
 		return nil
 	}
@@ -37,6 +39,6 @@ func (o *Observer) readEndpoints(ctx context.Context, s *observation) error {
 	if err != nil {
 		return err
 	}
-	s.snapshot.ApexFormerEndpoints = apex.SharedWith(former, current)
+	s.snapshot.ApexFormerEndpoints = apex.OfWorkload(former, except)
 	return nil
 }
