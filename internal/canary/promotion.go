@@ -52,7 +52,8 @@ func continuePromotion(s Snapshot) Decision {
 		return keepStatus(s, gates, effects...)
 	}
 	live := s.currentWeight()
-	if !s.Plan.HasRouter || s.Plan.PromotionStep == 0 || live == 0 || replaced {
+	// A canary without pods, after a failed promotion, must not receive traffic by a route that has been deleted meanwhile.
+	if !s.Plan.HasRouter || s.Plan.PromotionStep == 0 || live == 0 || replaced || !s.Workload.Target.isReachable() {
 		e := s.edit().addEffects(effects...)
 		if s.Plan.HasRouter {
 			e.addEvents(release.Event{Type: release.Normal, Message: "Routing all traffic to primary", Phase: string(flaggerv1.CanaryPhasePromoting)})
