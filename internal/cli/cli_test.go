@@ -16,6 +16,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
@@ -32,7 +33,7 @@ import (
 // fail; after names a change during the command. The command events shows the events that record commands of users, annotation
 // the command for Canary cart, and template a pod template.
 func TestCommands(t *testing.T) {
-	for _, file := range []string{"testdata/commands", "testdata/rollouts", "testdata/history", "testdata/othercontrollers", "testdata/control", "testdata/workloads", "testdata/plan"} {
+	for _, file := range []string{"testdata/commands", "testdata/rollouts", "testdata/trees", "testdata/top", "testdata/history", "testdata/othercontrollers", "testdata/control", "testdata/workloads", "testdata/plan"} {
 		synctest.Test(t, func(t *testing.T) { // without subtests, which a synctest bubble does not support
 			var w *clitest.FakeCluster
 			datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
@@ -66,6 +67,10 @@ func newCluster(t *testing.T, d *datadriven.TestData) *clitest.FakeCluster {
 			manifests = append(manifests, clitest.Cart)
 		case "web":
 			manifests = append(manifests, clitest.WebRollout)
+		case "routed":
+			manifests = append(manifests, clitest.RoutedWeb())
+		case "blue-green":
+			manifests = append(manifests, clitest.BlueGreenWeb())
 		case "namesake": // a Rollout with the name of the Canary
 			manifests = append(manifests, strings.ReplaceAll(strings.Split(clitest.WebRollout, "\n---\n")[0], "name: web", "name: cart"))
 		}
@@ -73,12 +78,13 @@ func newCluster(t *testing.T, d *datadriven.TestData) *clitest.FakeCluster {
 	manifest := strings.Join(manifests, "\n---\n")
 	for key, more := range map[string]string{
 		"controller": clitest.SerinDeployment, "flagger": clitest.FlaggerDeployment, "argo": clitest.ArgoRolloutsDeployment, "no-image": clitest.PodsWithoutImage,
+		"cart-pods": clitest.CartPods, "daemonsets": clitest.CartDaemonSets, "web-pods": clitest.WebPods, "many-pods": clitest.ManyPods(25), "experiment": clitest.WebExperiment, "hostile": clitest.HostilePod,
 	} {
 		if d.HasArg(key) {
 			manifest += more
 		}
 	}
-	w := clitest.NewFakeCluster(t, manifest)
+	w := clitest.NewFakeCluster(t, strings.TrimPrefix(manifest, "\n---\n"))
 	for _, arg := range d.CmdArgs {
 		switch arg.Key {
 		case "forbidden":
@@ -89,6 +95,9 @@ func newCluster(t *testing.T, d *datadriven.TestData) *clitest.FakeCluster {
 			setCart(t, d, w, arg.Vals[0])
 		case "web":
 			setWeb(t, d, w, arg.Vals[0])
+		case "unconfirmed": // the route of Canary cart was changed, and no Gateway has reported about that
+			route := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Name: "cart", Namespace: "shop"}}
+			w.Change(route, func() { route.Generation = 2 })
 		case "namespaces":
 			for _, name := range arg.Vals {
 				if err := w.Admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
@@ -135,6 +144,10 @@ func setCart(t *testing.T, d *datadriven.TestData, w *clitest.FakeCluster, state
 		case "queued":
 			c.Status.Phase, c.Status.CanaryWeight, own.Window = flaggerv1.CanaryPhaseSucceeded, 0, nil
 			own.Queue = &flaggerv1.QueuePlace{Since: metav1.NewMicroTime(time.Now())}
+		case "queued-release":
+			c.Status.Phase, c.Status.CanaryWeight, own.Window, own.Gates = flaggerv1.CanaryPhaseSucceeded, 0, nil, nil
+			own.Revision, c.Status.LastAppliedSpec, own.Release = "s1-older", "older", nil
+			own.Queue = &flaggerv1.QueuePlace{Since: metav1.NewMicroTime(time.Now())}
 		case "held":
 			own.Held = "confirm-traffic-increase/gate"
 		case "waiting-promotion", "suspended-waiting-promotion":
@@ -147,7 +160,7 @@ func setCart(t *testing.T, d *datadriven.TestData, w *clitest.FakeCluster, state
 			d.Fatalf(t, "unknown state %q", state)
 		}
 	})
-	if state == "succeeded" || state == "failed" || state == "starting" {
+	if state == "succeeded" || state == "failed" || state == "starting" || state == "queued-release" {
 		w.SetCanaryWeight(0)
 	}
 }
@@ -208,6 +221,16 @@ func setWeb(t *testing.T, d *datadriven.TestData, w *clitest.FakeCluster, state 
 			s.StableRS, s.CurrentStepIndex, s.UpdatedReplicas, s.Phase, s.Message = "new", new(int32(5)), 4, argov1.RolloutPhaseHealthy, ""
 			w.ScaleReplicaSet("web-new", 4, 4)
 			w.ScaleReplicaSet("web-old", 0, 0)
+		case "promoting": // the last pods of the promoted revision are not available yet
+			resume()
+			s.StableRS, s.CurrentStepIndex, s.UpdatedReplicas, s.Phase, s.Message = "new", new(int32(5)), 4, argov1.RolloutPhaseProgressing, "more replicas need to be updated"
+			w.ScaleReplicaSet("web-new", 4, 3)
+			w.ScaleReplicaSet("web-old", 1, 1)
+		case "first":
+			resume()
+			s.StableRS, s.CurrentStepIndex, s.Phase, s.Message = "", nil, argov1.RolloutPhaseProgressing, "more replicas need to be updated"
+			w.ScaleReplicaSet("web-new", 4, 3)
+			w.ScaleReplicaSet("web-old", 0, 0)
 		case "invalid":
 			r.Spec.Strategy.Canary.Steps[2].Analysis.Templates[0].TemplateName = "nowhere"
 		default:
@@ -261,8 +284,12 @@ func userEvents(t *testing.T, w *clitest.FakeCluster) string {
 // ten seconds later.
 func runCommand(t *testing.T, w *clitest.FakeCluster, args []string, d *datadriven.TestData) string {
 	t.Helper()
-	connect := func(*connection, string) (*cluster.Session, string, error) {
-		return w.Session, "shop", nil
+	connect := func(_ *connection, controllerFlags string) (*cluster.Session, string, error) {
+		session := *w.Session
+		if controllerFlags != "" {
+			session.ControllerFlags = strings.Fields(controllerFlags)
+		}
+		return &session, "shop", nil
 	}
 	if d.HasArg("unreachable") {
 		w.FailRequests(errors.New("dial tcp 127.0.0.1:6443: connect: connection refused"))
@@ -334,7 +361,7 @@ func TestExitCodesOfTheCommandLine(t *testing.T) {
 	for _, line := range []string{
 		"nonsense", "why", "why a b", "get --nonsense", "get -o xml", "watch --until never", "watch --timeout 1m", "watch --until weight=0", "watch --until weight=101",
 		"watch --until step=x", "wait", "wait cart", "wait --for=done", "wait cart --for=never", "get -w -o json", "get -o jsonpath={", "why canary cart web",
-		"why -o wide cart", "options x", "get fleet/x", "get /x", "get rollouts canary/x", "promote rollout/x --all", "abort", "abort a b", "promote a --timeout 1m",
+		"why -o wide cart", "options x", "get a --tree -w", "get a --tree -o name", "top a", "top -o wide", "top -w -o json", "get fleet/x", "get /x", "get rollouts canary/x", "promote rollout/x --all", "abort", "abort a b", "promote a --timeout 1m",
 		"retry a --wait --timeout -1m", "pause a --wait", "restart", "undo a b", "undo a --to-revision -1", "set", "set image a", "set image a b", "set image a b=",
 		"set image a b=c b=d", "set color a", "plan", "plan a b", "plan a -f b", "plan -f does-not-exist.yaml", "plan -o wide a", "get a -A", "version x", "crds --group apps",
 	} {
@@ -435,6 +462,40 @@ func TestLiveViewHandlesKeysSizesAndStates(t *testing.T) {
 		}
 		if !quits(tea.KeyMsg{Type: tea.KeyCtrlC}) {
 			t.Error("Ctrl-C does not quit")
+		}
+	})
+}
+
+// TestTheLiveViewByUrgencyRetainsTheSelection: the order of releases changes while the user looks at one of them.
+func TestTheLiveViewByUrgencyRetainsTheSelection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := clitest.NewFakeCluster(t, clitest.Cart+"\n---\n"+clitest.WebRollout)
+		observed, err := w.Session.Observe(t.Context(), cluster.Selection{Namespace: "shop"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &model{releaseWatch: &releaseWatch{session: w.Session, byUrgency: true}}
+		m.Update(tea.WindowSizeMsg{Width: 100, Height: 12})
+		m.Update(cluster.State{Releases: observed.Releases, Controller: observed.Controller})
+		if first := m.screen.Releases[0].Name; first != "web" || !strings.Contains(m.View(), "1 needs user action") {
+			t.Errorf("the first release is %s, want web, which waits for the user:\n%s", first, m.View())
+		}
+		m.Update(tea.KeyMsg{Type: tea.KeyDown})
+		if selected := m.screen.Releases[m.screen.Selected].Name; selected != "cart" {
+			t.Errorf("after the key down %s is selected, want cart", selected)
+		}
+		web := w.Rollout("web")
+		w.Change(web, func() {
+			web.Status.PauseConditions, web.Status.ControllerPause, web.Status.CurrentStepIndex = nil, false, new(int32(2))
+		})
+		cart := w.Canary("cart")
+		w.Change(cart, func() { cart.Status.FailedChecks = 2 })
+		if observed, err = w.Session.Observe(t.Context(), cluster.Selection{Namespace: "shop"}); err != nil {
+			t.Fatal(err)
+		}
+		m.Update(cluster.State{Releases: observed.Releases, Controller: observed.Controller})
+		if first, selected := m.screen.Releases[0].Name, m.screen.Releases[m.screen.Selected].Name; first != "cart" || selected != "cart" {
+			t.Errorf("cart rolls back: %s is first and %s is selected, want cart twice", first, selected)
 		}
 	})
 }

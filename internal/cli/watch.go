@@ -76,6 +76,8 @@ type releaseWatch struct {
 	goal     goal
 	goalText string
 	timeout  time.Duration
+	// byUrgency sorts the releases so that those which need the user are first.
+	byUrgency bool
 
 	state     cluster.State
 	hasState  bool
@@ -108,6 +110,9 @@ func (w *releaseWatch) describeReleases(now time.Time) []explain.Release {
 		out = append(out, cached.document)
 	}
 	w.cache = current
+	if w.byUrgency {
+		explain.SortByUrgency(out)
+	}
 	return out
 }
 
@@ -391,9 +396,19 @@ func (m *model) handleKey(key string) bool {
 
 // updateScreen sets the releases and notes of the screen to the current state.
 func (m *model) updateScreen() {
+	before := m.screen.Releases
 	m.screen.Now = m.session.Clock.Now()
 	m.screen.Releases = m.describeReleases(m.screen.Now)
 	m.screen.Notes = m.notes()
+	if m.byUrgency {
+		m.screen.Summary = view.SummaryLine(explain.Summarize(m.screen.Releases))
+	}
+	if m.screen.Selected < len(before) { // the order changes with the urgency, or when a release is created or deleted
+		selected := before[m.screen.Selected].Key()
+		if i := slices.IndexFunc(m.screen.Releases, func(r explain.Release) bool { return r.Key() == selected }); i >= 0 {
+			m.screen.Selected = i
+		}
+	}
 	m.screen.Selected = min(m.screen.Selected, max(len(m.screen.Releases)-1, 0))
 }
 

@@ -145,7 +145,7 @@ const PodsWithoutImage = `
 ---
 apiVersion: v1
 kind: Pod
-metadata: {name: cart-7d47-vvd8m, namespace: shop, labels: {app: cart}}
+metadata: {name: cart-7d47-vvd8m, namespace: shop, labels: {app: cart, pod-template-hash: 7d47}}
 status:
   phase: Pending
   containerStatuses:

@@ -3,12 +3,9 @@ package cluster
 import (
 	"context"
 
-	appsv1 "k8s.io/api/apps/v1"
-
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/cli/explain"
-	"github.com/serin-dev/serin/internal/rollout/controller"
 )
 
 // History returns the past releases of a Canary or a Rollout. Errors: ErrNotFound, ErrAmbiguous, ErrUnreachable.
@@ -32,13 +29,13 @@ func (s *Session) rolloutHistory(ctx context.Context, object *argov1.Rollout) (e
 	if err != nil {
 		return explain.History{}, err
 	}
-	var sets appsv1.ReplicaSetList
-	if err := reader.List(ctx, &sets, controller.OwnedBy(object)...); err != nil {
+	sets, err := replicaSetsOf(ctx, reader, object)
+	if err != nil {
 		return explain.History{}, describeError("list ReplicaSets"+inNamespace(object.Namespace), err, explain.KindRollout)
 	}
 	runs, err := runsOf(ctx, reader, object)
 	if err != nil && !isUnknownKind(err) {
 		return explain.History{}, describeError("list AnalysisRuns"+inNamespace(object.Namespace), err, explain.KindRollout)
 	}
-	return explain.RolloutHistory(object, sets.Items, runs), nil
+	return explain.RolloutHistory(object, sets, runs), nil
 }

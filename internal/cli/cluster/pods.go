@@ -85,8 +85,10 @@ func addPods(out *explain.SharedObservation, revision string, pods workload.Pods
 	}
 	out.UnreadyPods = append(out.UnreadyPods, pods.Selector)
 	if p := pods.Problem(); p != (workload.PodProblem{}) {
-		out.PodProblems = append(out.PodProblems, explain.PodProblem{
-			Revision: revision, Pod: p.Pod, Container: p.Container, Image: p.Image, Reason: p.Reason, Message: p.Message,
-		})
+		out.PodProblems = append(out.PodProblems, newPodProblem(revision, p))
 	}
+}
+
+func newPodProblem(revision string, p workload.PodProblem) explain.PodProblem {
+	return explain.PodProblem{Revision: revision, Pod: p.Pod, Container: p.Container, Image: p.Image, Reason: p.Reason, Message: p.Message}
 }

@@ -92,11 +92,29 @@ func (s *Session) observeRollout(ctx context.Context, l *cachedReader, object *a
 		return nil, describeError("observe Rollout "+object.Name+inNamespace(object.Namespace), err, explain.KindRollout)
 	default:
 		out.Snapshot = snapshot
+		if out.StableImages, err = stableImages(ctx, l, object); err != nil {
+			return nil, describeError("observe Rollout "+object.Name+inNamespace(object.Namespace), err, explain.KindRollout)
+		}
 		if err := observeRolloutPods(ctx, l, out); err != nil {
 			return nil, describeError("observe Rollout "+object.Name+inNamespace(object.Namespace), err, explain.KindRollout)
 		}
 	}
 	return out, nil
+}
+
+// stableImages returns the images of the stable revision. The snapshot of the state machine does not contain them, but the observer
+// has read the ReplicaSets through the same reader, so this sends no request.
+func stableImages(ctx context.Context, reader *cachedReader, object *argov1.Rollout) ([]string, error) {
+	sets, err := replicaSetsOf(ctx, reader, object)
+	if err != nil {
+		return nil, fmt.Errorf("list the ReplicaSets of Rollout %s: %w", object.Name, err)
+	}
+	for i := range sets {
+		if sets[i].Labels[argov1.PodTemplateHashLabel] == object.Status.StableRS {
+			return explain.ImagesOf(sets[i].Spec.Template), nil
+		}
+	}
+	return nil, nil
 }
 
 // rolloutSnapshotFromStatus derives a snapshot from the status.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -83,19 +82,10 @@ func RolloutHistory(object *argov1.Rollout, sets []appsv1.ReplicaSet, runs []arg
 	return h
 }
 
-func revisionNumber(r PastRelease) int64 {
-	number, err := strconv.ParseInt(r.Revision, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return number
-}
+func revisionNumber(r PastRelease) int64 { return parseRevision(r.Revision) }
 
 func rolloutRelease(object *argov1.Rollout, set *appsv1.ReplicaSet, runs []argov1.AnalysisRun) PastRelease {
-	r := PastRelease{Revision: set.Annotations[argov1.RevisionAnnotation], Start: toUTC(set.CreationTimestamp.Time)}
-	for _, container := range set.Spec.Template.Spec.Containers {
-		r.Images = append(r.Images, container.Image)
-	}
+	r := PastRelease{Revision: set.Annotations[argov1.RevisionAnnotation], Images: ImagesOf(set.Spec.Template), Start: toUTC(set.CreationTimestamp.Time)}
 	status, hash := object.Status, set.Labels[argov1.PodTemplateHashLabel]
 	switch {
 	case hash == status.StableRS:

@@ -90,6 +90,8 @@ type Release struct {
 
 	// Events are the events of the release that Kubernetes has not deleted yet, oldest first.
 	Events []Event `json:"events,omitempty"`
+	// Tree is only set if it was requested.
+	Tree *Tree `json:"tree,omitempty"`
 	// Unread has one sentence for each kind of object that the user has no permission to read; information about them comes from
 	// the status.
 	Unread []string `json:"unread,omitempty"`
@@ -338,6 +340,12 @@ type Observation interface {
 	Shared() SharedObservation
 	// WithShared returns a copy of the observation with another shared part.
 	WithShared(shared SharedObservation) Observation
+	// Tree returns the tree of the release at that time. The objects are those that the observation does not contain.
+	Tree(objects TreeObjects, now time.Time) Tree
+	// Images returns the images of both revisions, as far as they are known.
+	Images() Images
+	// QueueState returns whether the release may start; nil: the number of releases in progress is not limited, or unknown.
+	QueueState() *release.QueueState
 	// Describe describes the release at that time.
 	Describe(now time.Time) Release
 }

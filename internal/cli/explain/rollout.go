@@ -26,6 +26,8 @@ type Rollout struct {
 	Routers []string
 	// Runs are its AnalysisRuns.
 	Runs []argov1.AnalysisRun
+	// StableImages are the images of its stable revision; none: unknown.
+	StableImages []string
 	// Assumed lists the parts of the snapshot that could not be read and are derived from the status.
 	Assumed []release.Part
 }

@@ -22,6 +22,8 @@ type Screen struct {
 	Single bool
 	// Notes are shown above the releases: a missing controller, and interrupted streams.
 	Notes []string
+	// Summary is a line above the list of releases; empty: none.
+	Summary string
 	// Now is the current time, for durations.
 	Now time.Time
 	// Width is in columns, Height in lines.
@@ -46,6 +48,9 @@ func (s Screen) String() string {
 	case s.Open || s.Single:
 		lines = append(lines, s.detailLines(&s.Releases[min(max(s.Selected, 0), len(s.Releases)-1)], maxLines)...)
 	default:
+		if s.Summary != "" {
+			lines, maxLines = append(lines, s.styled(bold, s.Summary)), maxLines-1
+		}
 		lines = append(lines, s.releaseLines(maxLines)...)
 	}
 	lines = lines[:min(len(lines), s.Height-1)]
@@ -127,6 +132,12 @@ func (s Screen) detailLines(r *explain.Release, maxLines int) []string {
 }
 
 func (s Screen) headLines(r *explain.Release) []string {
+	title := s.styled(bold, r.FullName()) + s.styled(faint, "  "+r.Target+"  "+r.Strategy+" by "+r.Provider)
+	return []string{title, s.styled(phaseStyle(r), stateText(r)) + s.styled(faint, sinceText(r.Since, s.Now)) + failedText(r)}
+}
+
+// stateText returns the phase of a release, with what is special about its state.
+func stateText(r *explain.Release) string {
 	state := cmp.Or(r.Phase, "new")
 	switch {
 	case r.State == release.WaitsForUser:
@@ -138,8 +149,7 @@ func (s Screen) headLines(r *explain.Release) []string {
 	case r.Deleting:
 		state += ", being deleted"
 	}
-	title := s.styled(bold, r.FullName()) + s.styled(faint, "  "+r.Target+"  "+r.Strategy+" by "+r.Provider)
-	return []string{title, s.styled(phaseStyle(r), state) + s.styled(faint, sinceText(r.Since, s.Now)) + failedText(r)}
+	return state
 }
 
 func sinceText(t, now time.Time) string {
@@ -329,18 +339,12 @@ func (s Screen) gateLines(r *explain.Release, maxLines int) []string {
 // gateBlock renders one gate, with the action that opens it.
 func (s Screen) gateBlock(g *explain.Gate, nameWidth int) []string {
 	symbol, i := verdictSymbol(g.Verdict)
-	text, textStyle := g.Message, plain
-	switch remaining := g.Until.Sub(s.Now); {
+	text, textStyle := gateText(g, s.Now), plain
+	switch {
 	case g.IsNotice():
 		symbol, i = "!", yellow
 	case g.Verdict == "pass":
-		text, textStyle = cmp.Or(text, "passed"), faint
-	case g.Opener == "person":
-		text = "action required: " + text
-	case g.Opener == "time" && remaining > 0:
-		text = explain.FormatDuration(remaining) + " remaining: " + text
-	case g.Opener == "answer" && g.QueryReceiver != "":
-		text = "queries " + g.QueryReceiver
+		textStyle = faint
 	}
 	lines := s.wrapAfter(s.styled(i, symbol)+" "+pad(g.Name, nameWidth)+"  ", textStyle, text)
 	if g.UserAction != "" && g.Verdict != "pass" {
@@ -349,6 +353,24 @@ func (s Screen) gateBlock(g *explain.Gate, nameWidth int) []string {
 		}
 	}
 	return lines
+}
+
+// gateText describes what a gate observes, and what opens it.
+func gateText(g *explain.Gate, now time.Time) string {
+	switch remaining := g.Until.Sub(now); {
+	case g.IsNotice():
+		return g.Message
+	case g.Verdict == "pass":
+		return cmp.Or(g.Message, "passed")
+	case g.Opener == "person":
+		return "action required: " + g.Message
+	case g.Opener == "time" && remaining > 0:
+		return explain.FormatDuration(remaining) + " remaining: " + g.Message
+	case g.Opener == "answer" && g.QueryReceiver != "":
+		return "queries " + g.QueryReceiver
+	default:
+		return g.Message
+	}
 }
 
 // eventLines renders the newest events that fit, newest last.

@@ -1,4 +1,4 @@
-// Package view renders releases as text: a table, sentences, lines, and a live screen.
+// Package view renders releases as text: tables, a tree, sentences, lines, and a live screen.
 //
 // Every function is pure: its input is a description, a size, a time and whether to use colours, its output is text. The package
 // must not know clusters, terminals or commands.
@@ -6,6 +6,7 @@ package view
 
 import (
 	"strings"
+	"unicode"
 
 	"github.com/charmbracelet/lipgloss"
 
@@ -67,6 +68,22 @@ func verdictSymbol(verdict string) (symbol string, s style) {
 	default:
 		return "…", yellow
 	}
+}
+
+// singleLine returns a text from the cluster on one line, without control characters: names and messages must not move the cursor
+// or change the colours of the terminal.
+func singleLine(text string) string {
+	text = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case !unicode.IsPrint(r):
+			return -1
+		default:
+			return r
+		}
+	}, strings.ToValidUTF8(text, ""))
+	return strings.Join(strings.Fields(text), " ")
 }
 
 // width returns the number of columns of a text on the screen, without its ANSI sequences.

@@ -30,13 +30,13 @@ func Table(releases []explain.Release, now time.Time, o TableOptions) string {
 	for i := range releases {
 		r := &releases[i]
 		row := []string{
-			r.Name, string(r.Kind), r.Target, r.Strategy, o.styled(phaseStyle(r), cmp.Or(r.Phase, "new")), progressText(r), failedChecksText(r), WaitsFor(r, now), ageText(r.Since, now),
+			singleLine(r.Name), string(r.Kind), singleLine(r.Target), r.Strategy, o.styled(phaseStyle(r), cmp.Or(singleLine(r.Phase), "new")), progressText(r), failedChecksText(r), singleLine(WaitsFor(r, now)), ageText(r.Since, now),
 		}
 		if o.Namespaces {
-			row = append([]string{r.Namespace}, row...)
+			row = append([]string{singleLine(r.Namespace)}, row...)
 		}
 		if o.Wide {
-			row = append(row, r.Provider, cmp.Or(r.Revision, "-"), cmp.Or(r.PromotedRevision, "-"), cmp.Or(r.NextStep, "-"), cmp.Or(waitMessage(r), "-"))
+			row = append(row, singleLine(r.Provider), cmp.Or(singleLine(r.Revision), "-"), cmp.Or(singleLine(r.PromotedRevision), "-"), cmp.Or(singleLine(r.NextStep), "-"), cmp.Or(singleLine(waitMessage(r)), "-"))
 		}
 		rows = append(rows, row)
 	}

@@ -5,10 +5,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/charmbracelet/lipgloss"
 	"github.com/cockroachdb/datadriven"
 	"pgregory.net/rapid"
+	"sigs.k8s.io/yaml"
 
 	"github.com/serin-dev/serin/internal/cli/clitest"
 	"github.com/serin-dev/serin/internal/cli/explain"
@@ -16,7 +18,8 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// TestGolden renders releases. The command release adds a release; the other commands render all releases that were added before.
+// TestGolden renders releases. The command release adds a release; the commands tree and top render the document in their input, and
+// the other commands all releases that were added before.
 func TestGolden(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		var observations []explain.Observation
@@ -42,6 +45,20 @@ func TestGolden(t *testing.T) {
 				return ""
 			case "table":
 				return view.Table(releases, now, view.TableOptions{Namespaces: d.HasArg("namespaces"), Wide: d.HasArg("wide"), Paint: paint})
+			case "tree":
+				var document explain.Release
+				if err := yaml.UnmarshalStrict([]byte(d.Input), &document); err != nil {
+					d.Fatalf(t, "%v", err)
+				}
+				options := view.TreeOptions{Paint: paint}
+				d.MaybeScanArgs(t, "columns", &options.Columns)
+				return markLineEnds(strings.TrimSuffix(view.Tree(&document, now, options), "\n"))
+			case "top":
+				var document explain.Top
+				if err := yaml.UnmarshalStrict([]byte(d.Input), &document); err != nil {
+					d.Fatalf(t, "%v", err)
+				}
+				return markLineEnds(strings.TrimSuffix(view.Top(document, now, view.TopOptions{Namespaces: d.HasArg("namespaces"), Paint: paint}), "\n"))
 			case "sentences":
 				columns := 80
 				d.MaybeScanArgs(t, "columns", &columns)
@@ -109,7 +126,7 @@ func TestScreenNeverExceedsTheTerminal(t *testing.T) {
 		}
 		s := view.Screen{
 			Releases: releases, Selected: rapid.IntRange(-2, 40).Draw(t, "selected"), Open: rapid.Bool().Draw(t, "detail"), Now: now,
-			Notes: rapid.SliceOfN(text, 0, 4).Draw(t, "notes"),
+			Notes: rapid.SliceOfN(text, 0, 4).Draw(t, "notes"), Summary: rapid.SampledFrom([]string{"", strings.Repeat("1 in the queue, ", 20)}).Draw(t, "summary"),
 			Width: rapid.IntRange(20, 200).Draw(t, "width"), Height: rapid.IntRange(5, 60).Draw(t, "height"),
 			Paint: view.Paint{Colours: rapid.Bool().Draw(t, "colours")},
 		}
@@ -121,6 +138,41 @@ func TestScreenNeverExceedsTheTerminal(t *testing.T) {
 			if got := lipgloss.Width(line); got > s.Width {
 				t.Fatalf("drew %d columns on a screen of %d: %s", got, s.Width, fmt.Sprintf("%q", line))
 			}
+		}
+	})
+}
+
+// TestTextOfTheClusterCannotControlTheTerminal: names and messages may contain what someone else wrote.
+func TestTextOfTheClusterCannotControlTheTerminal(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		hostile := rapid.StringMatching(`([a-z "\x1b\x07\r\n\t\x{9b}\x{202e}\x{200b}\x00]|\x1b\[2J)*`)
+		texts := func(label string) []string { return rapid.SliceOfN(hostile, 0, 3).Draw(t, label) }
+		now := time.Unix(1_800_000_000, 0).UTC()
+		pod := explain.TreePod{Name: hostile.Draw(t, "pod"), Phase: hostile.Draw(t, "pod phase"), Reason: hostile.Draw(t, "reason"), Message: hostile.Draw(t, "pod message"), Container: hostile.Draw(t, "container"), Image: hostile.Draw(t, "image")}
+		run := explain.TreeRun{Name: hostile.Draw(t, "run"), Type: hostile.Draw(t, "type"), Phase: hostile.Draw(t, "run phase"), Message: hostile.Draw(t, "run message")}
+		workload := explain.TreeWorkload{Kind: hostile.Draw(t, "kind"), Name: hostile.Draw(t, "workload"), Failure: hostile.Draw(t, "failure"), Pods: []explain.TreePod{pod}}
+		r := explain.Release{
+			Kind: explain.KindRollout, Name: hostile.Draw(t, "name"), Namespace: hostile.Draw(t, "namespace"), Target: hostile.Draw(t, "target"), Phase: hostile.Draw(t, "phase"),
+			State: release.InProgress, NextStep: hostile.Draw(t, "next"), Message: hostile.Draw(t, "message"),
+			Gates: []explain.Gate{{Name: hostile.Draw(t, "gate"), Verdict: "wait", Message: hostile.Draw(t, "gate message"), UserAction: hostile.Draw(t, "action"), Opener: "person"}},
+			Tree: &explain.Tree{
+				Revisions:    []explain.TreeRevision{{Roles: []string{"canary"}, Revision: hostile.Draw(t, "revision"), Images: texts("images"), Confirmed: new(false), ServedWeight: new(1), Reason: hostile.Draw(t, "route"), Workloads: []explain.TreeWorkload{workload}}},
+				AnalysisRuns: []explain.TreeRun{run}, Experiments: []explain.TreeRun{run}, Unread: texts("unread"),
+			},
+		}
+		top := explain.Top{Releases: []explain.TopRelease{{Release: r, Group: explain.NeedsUser, Images: explain.Images{Old: texts("old"), New: texts("new")}}}}
+		for _, text := range []string{
+			view.Tree(&r, now, view.TreeOptions{}), view.Top(top, now, view.TopOptions{Namespaces: true}),
+			view.Table([]explain.Release{r}, now, view.TableOptions{Namespaces: true, Wide: true}),
+		} {
+			for _, c := range text {
+				if c != '\n' && !unicode.IsPrint(c) {
+					t.Fatalf("printed %q: %q", c, text)
+				}
+			}
+		}
+		if lines := strings.Count(view.Top(top, now, view.TopOptions{}), "\n"); lines != 4 {
+			t.Fatalf("a table of one release has %d lines", lines)
 		}
 	})
 }
