@@ -290,10 +290,14 @@ func sameTarget(a, b flaggerv1.TargetReference) bool { return a.Kind == b.Kind &
 // false while some process may not know yet that another Canary with this target is gone. A Canary whose target is not a
 // Deployment releases nothing if another Canary releases the Deployment of that name.
 func (l *ledger) ownsTarget(r *record) bool {
-	recent := slices.ContainsFunc(l.All, func(other *record) bool {
+	return !l.targetJustReleased(r) && len(l.olderConflicts(r)) == 0 && (r.canary.Spec.TargetRef.Kind == actors.DeploymentKind.Kind || !l.targetReleasedElsewhere(r))
+}
+
+// targetJustReleased reports whether some process may not know yet that another Canary with the target of this one is gone.
+func (l *ledger) targetJustReleased(r *record) bool {
+	return slices.ContainsFunc(l.All, func(other *record) bool {
 		return other.DeletedAt.After(l.OldestView()) && other.Key.Namespace == r.Key.Namespace && sameTarget(other.canary.Spec.TargetRef, r.canary.Spec.TargetRef)
 	})
-	return !recent && len(l.olderConflicts(r)) == 0 && (r.canary.Spec.TargetRef.Kind == actors.DeploymentKind.Kind || !l.targetReleasedElsewhere(r))
 }
 
 // targetReleasedElsewhere reports whether another Canary releases the Deployment with the name of this Canary's target.

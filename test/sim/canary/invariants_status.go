@@ -223,7 +223,7 @@ func (l *ledger) effects(event any) []oracle.Effect {
 			of = append(of, r)
 		}
 	}
-	if len(of) != 1 || isDeleting(of[0]) {
+	if len(of) != 1 || isDeleting(of[0]) || h.Kind != canaryKind && l.targetJustReleased(of[0]) {
 		return nil
 	}
 	if owner := actors.ControllerOf(h.New.Meta()); owner.Kind == canaryKind.Kind && owner.UID != of[0].UID {
