@@ -45,6 +45,12 @@ func evaluateCheck(check Check, value float64) checkResult {
 	}
 }
 
+// JudgeValue compares a value with the bounds of a check, and returns both formatted for users.
+func JudgeValue(check Check, value float64) (ok bool, formatted, limit string) {
+	result := evaluateCheck(check, value)
+	return result.ok, result.value, result.limit
+}
+
 func compareWithBounds(subject string, value float64, low, high *float64, formatValue, formatBound func(float64) string) checkResult {
 	result := checkResult{ok: true, value: formatValue(value)}
 	var limits []string

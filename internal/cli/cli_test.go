@@ -16,6 +16,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 
@@ -33,7 +34,7 @@ import (
 // fail; after names a change during the command. The command events shows the events that record commands of users, annotation
 // the command for Canary cart, and template a pod template.
 func TestCommands(t *testing.T) {
-	for _, file := range []string{"testdata/commands", "testdata/rollouts", "testdata/trees", "testdata/top", "testdata/history", "testdata/othercontrollers", "testdata/control", "testdata/workloads", "testdata/plan"} {
+	for _, file := range []string{"testdata/commands", "testdata/rollouts", "testdata/trees", "testdata/top", "testdata/history", "testdata/othercontrollers", "testdata/control", "testdata/workloads", "testdata/plan", "testdata/check"} {
 		synctest.Test(t, func(t *testing.T) { // without subtests, which a synctest bubble does not support
 			var w *clitest.FakeCluster
 			datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
@@ -104,6 +105,18 @@ func newCluster(t *testing.T, d *datadriven.TestData) *clitest.FakeCluster {
 					t.Fatal(err)
 				}
 			}
+		case "definitions":
+			for _, group := range arg.Vals {
+				w.InstallDefinitions(group)
+			}
+		case "metrics": // the value that Prometheus returns, none, broken or forbidden
+			w.ServeAPI(strings.TrimPrefix(arg.Vals[0], "none"))
+		case "denied":
+			for _, request := range arg.Vals {
+				w.Deny(strings.ReplaceAll(request, "_", " "))
+			}
+		case "metrics-server":
+			setMetricsServer(t, w, arg.Vals[0])
 		case "elsewhere": // a Canary of another namespace
 			c := &flaggerv1.Canary{ObjectMeta: metav1.ObjectMeta{Name: arg.Vals[0], Namespace: "kitchen"}}
 			if err := w.Admin.Create(t.Context(), c); err != nil {
@@ -278,6 +291,19 @@ func userEvents(t *testing.T, w *clitest.FakeCluster) string {
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "")
+}
+
+// setMetricsServer adds a flag to the Deployment of the controller.
+func setMetricsServer(t *testing.T, w *clitest.FakeCluster, address string) {
+	t.Helper()
+	var list appsv1.DeploymentList
+	if err := w.Admin.List(t.Context(), &list, client.InNamespace("serin-system")); err != nil || len(list.Items) != 1 {
+		t.Fatalf("list the Deployments of Serin: %v, %d", err, len(list.Items))
+	}
+	w.Change(&list.Items[0], func() {
+		container := &list.Items[0].Spec.Template.Spec.Containers[0]
+		container.Args = append(container.Args, "-metrics-server="+address)
+	})
 }
 
 // runCommand executes a command line and returns its output, its errors and its exit code. The argument after changes the cluster

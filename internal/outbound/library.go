@@ -74,6 +74,16 @@ func NewForServer(server string, transport http.RoundTripper) (*Client, error) {
 	return &Client{onlyHost: address, policy: Policy{AllowLoopback: true}, verifyingClient: client, skipVerifyClient: client}, nil
 }
 
+// NewThrough returns a client that sends all requests through a transport, which decides which addresses it serves. Redirects are
+// not followed.
+func NewThrough(transport http.RoundTripper) *Client {
+	client := &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return &Client{policy: Policy{AllowLoopback: true}, verifyingClient: client, skipVerifyClient: client}
+}
+
 // checkOnlyHost refuses other servers if the client is for one server.
 func (c *Client) checkOnlyHost(target *url.URL) error {
 	if c.onlyHost == nil || c.onlyHost.Scheme == target.Scheme && c.onlyHost.Host == target.Host {

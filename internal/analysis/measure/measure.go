@@ -86,6 +86,18 @@ func (m *Measurer) Measure(ctx context.Context, key queryrunner.Key, query relea
 	return answer
 }
 
+// MeasureOnce measures a metric of a run that need not exist in the cluster. The result is a message if the outcome is not
+// Measured. Only metrics whose measurement ends with its request are supported.
+func (m *Measurer) MeasureOnce(ctx context.Context, run *argov1.AnalysisRun, name string) (analysis.MeasurementResult, release.Outcome) {
+	hidden := &secretValues{}
+	result, err := m.performMeasurement(ctx, run, analysis.MeasurementRequest{Metric: argov1.Metric{Name: name}}, hidden)
+	if err != nil {
+		result.Message = err.Error()
+		return redactResult(result, hidden), metric.OutcomeOf(err)
+	}
+	return redactResult(result, hidden), release.Measured
+}
+
 // redactResult returns a result without secrets.
 func redactResult(a analysis.MeasurementResult, hidden *secretValues) analysis.MeasurementResult {
 	a.Message, a.Value = release.Truncate(hidden.redact(a.Message), maxTextBytes), release.Truncate(hidden.redact(a.Value), maxTextBytes)

@@ -153,36 +153,48 @@ func (a *Asker) measure(ctx context.Context, c *flaggerv1.Canary, check canary.C
 	if broken != nil {
 		return *broken
 	}
-	var err error
-	var value float64
-	for attempt := 0; ; attempt++ {
-		query.Now = a.Clock.Now()
-		value, err = provider.Measure(ctx, query)
-		if metric.OutcomeOf(err) != release.NoData || attempt == noDataRetries {
-			break
-		}
+	answer := a.measureOnce(ctx, c, check, provider, query)
+	for attempt := 0; answer.Outcome == release.NoData && attempt < noDataRetries; attempt++ {
 		select {
 		case <-ctx.Done():
 			return release.Answer{Outcome: release.Unreachable, Text: context.Cause(ctx).Error(), Query: query.Text}
 		case <-a.Clock.After(noDataPause):
 		}
+		answer = a.measureOnce(ctx, c, check, provider, query)
 	}
+	if answer.Outcome == release.NoData {
+		query.Now = a.Clock.Now()
+		answer.Detail = a.primaryData(ctx, c, check, query)
+	}
+	if answer.Outcome == release.Measured {
+		gauge := answer.Value
+		if check.Canonical == canary.Duration {
+			gauge /= 1000 // the gauge of Flagger is in seconds
+		}
+		a.Telemetry.SetCheckValue(c.Namespace, c.Spec.TargetRef.Name, release.Truncate(check.Metric.Name, reconciler.MaxGateName), gauge)
+	}
+	return answer
+}
+
+// MeasureFor queries the value of a check once, for the pods of a workload: the target or its primary.
+func (a *Asker) MeasureFor(ctx context.Context, c *flaggerv1.Canary, check canary.Check, workload string) release.Answer {
+	provider, query, broken := a.resolve(ctx, c, check, workload)
+	if broken != nil {
+		return *broken
+	}
+	return a.measureOnce(ctx, c, check, provider, query)
+}
+
+func (a *Asker) measureOnce(ctx context.Context, c *flaggerv1.Canary, check canary.Check, provider metric.Provider, query metric.Query) release.Answer {
+	query.Now = a.Clock.Now()
+	value, err := provider.Measure(ctx, query)
 	if check.Source == canary.Builtin {
 		value *= metric.Scale(metric.Dialect(c.Spec.Provider, a.Provider), check.Canonical)
 	}
 	answer := release.Answer{Outcome: metric.OutcomeOf(err), Value: value, Query: query.Text}
 	if err != nil {
 		answer.Text = err.Error()
-		if answer.Outcome == release.NoData {
-			answer.Detail = a.primaryData(ctx, c, check, query)
-		}
-		return answer
 	}
-	gauge := value
-	if check.Canonical == canary.Duration {
-		gauge = value / 1000 // the gauge of Flagger is in seconds
-	}
-	a.Telemetry.SetCheckValue(c.Namespace, c.Spec.TargetRef.Name, release.Truncate(check.Metric.Name, reconciler.MaxGateName), gauge)
 	return answer
 }
 

@@ -13,6 +13,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,6 +45,7 @@ type FakeCluster struct {
 	mu          sync.Mutex
 	forbidden   map[string]bool
 	uninstalled map[string]bool
+	denied      []string
 	requestErr  error
 	streams     []watch.Interface
 }
@@ -56,8 +58,10 @@ func NewFakeCluster(t testing.TB, manifests string) *FakeCluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := gatewayv1.Install(scheme); err != nil { // the fake client returns metadata of known kinds only
-		t.Fatal(err)
+	for _, add := range []func(*runtime.Scheme) error{gatewayv1.Install, apiextensionsv1.AddToScheme} { // the fake client returns metadata of known kinds only
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
 	}
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithStatusSubresource(&argov1.Rollout{}).
 		WithIndex(&coordinationv1.Lease{}, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).
@@ -86,6 +90,16 @@ func NewFakeCluster(t testing.TB, manifests string) *FakeCluster {
 			}
 			if who, is := obj.(*authenticationv1.SelfSubjectReview); is {
 				who.Status.UserInfo.Username = "vera"
+				return nil
+			}
+			switch review := obj.(type) {
+			case *authorizationv1.SelfSubjectAccessReview:
+				of := review.Spec.ResourceAttributes
+				review.Status.Allowed = !w.isDenied(of.Verb, of.Resource)
+				return nil
+			case *authorizationv1.SubjectAccessReview:
+				of := review.Spec.ResourceAttributes
+				review.Status.Allowed = !w.isDenied(of.Verb, of.Resource)
 				return nil
 			}
 			review, isReview := obj.(*authorizationv1.LocalSubjectAccessReview)

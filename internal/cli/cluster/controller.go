@@ -308,6 +308,9 @@ func (c *controllers) hasEndedSince(manager string, leaseNames []string, written
 	})
 }
 
+// serinManager is the field manager of Serin.
+const serinManager = "serin"
+
 // managerOf returns the field manager of the controllers that hold a lease.
 func managerOf(leaseName string) string {
 	switch {
@@ -316,7 +319,7 @@ func managerOf(leaseName string) string {
 	case strings.HasPrefix(leaseName, othercontroller.ArgoLeaseName("")):
 		return "rollouts-controller"
 	default:
-		return "serin"
+		return serinManager
 	}
 }
 
@@ -371,7 +374,7 @@ func isRecentWrite(writtenAt, now time.Time) bool {
 }
 
 // controllerManagers are the names that controllers have as field managers.
-var controllerManagers = []string{"serin", "flagger", "rollouts-controller"}
+var controllerManagers = []string{serinManager, "flagger", "rollouts-controller"}
 
 // lastStatusWriter returns the controller that last wrote the status of one of the releases, and the time of that write.
 func lastStatusWriter(objects []client.Object) (manager string, at time.Time) {

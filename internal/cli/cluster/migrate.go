@@ -131,10 +131,13 @@ func (s *Session) readPruning(ctx context.Context, out *migrate.Survey) error {
 	return err
 }
 
+// definitionKind is the kind of definitions.
+var definitionKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+
 // prunesStatus reports whether a definition prunes the fields that Serin adds to a status.
 func (s *Session) prunesStatus(ctx context.Context, name, version string) (bool, error) {
 	definition := &unstructured.Unstructured{}
-	definition.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	definition.SetGroupVersionKind(definitionKind)
 	err := s.Client.Get(ctx, client.ObjectKey{Name: name}, definition)
 	if apierrors.IsNotFound(err) {
 		return false, nil

@@ -14,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
@@ -43,6 +44,8 @@ type Session struct {
 	// Client reads from the API server, with the permissions of the user.
 	Client client.WithWatch
 	Clock  clock.WithTicker
+	// API sends requests to the API server that Client cannot send; nil: none are sent.
+	API *APIServer
 	// ControllerFlags are the arguments of the controller that the user specified; nil: the arguments in its Deployment, or else
 	// the defaults.
 	ControllerFlags []string
@@ -51,7 +54,7 @@ type Session struct {
 // Scheme returns a scheme with the types that this package reads and writes.
 func Scheme() (*runtime.Scheme, error) {
 	scheme := operator.Scheme()
-	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, authenticationv1.AddToScheme, autoscalingv2.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, authenticationv1.AddToScheme, autoscalingv2.AddToScheme, policyv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("create the scheme: %w", err)
 		}
@@ -79,7 +82,11 @@ func Connect(config *rest.Config, clk clock.WithTicker) (*Session, error) {
 	if err != nil {
 		return nil, describeError("connect to "+config.Host, err, explain.KindCanary)
 	}
-	return &Session{Client: c, Clock: clk}, nil
+	api, err := newAPIServer(config)
+	if err != nil {
+		return nil, describeError("connect to "+config.Host, err, explain.KindCanary)
+	}
+	return &Session{Client: c, Clock: clk, API: api}, nil
 }
 
 // Name is the name of a release in an argument.
