@@ -1,5 +1,5 @@
-// Package cli contains the commands of users: get, top, watch, wait, why, history, plan, check, migrate, eject, promote, abort, retry,
-// pause, resume, restart, set image, undo, lint, crds, version.
+// Package cli contains the commands of users: get, top, watch, wait, why, history, plan, check, init, migrate, eject, promote, abort,
+// retry, pause, resume, restart, set image, undo, lint, crds, version.
 //
 // They act with the permissions of the user. The commands that control a release only change a field or an annotation of a
 // Canary, of a Rollout or of its workload, and the controller does the rest; eject also changes the objects that remain; all
@@ -30,7 +30,7 @@ import (
 func newCommands(connect connector) []*cobra.Command {
 	all := []*cobra.Command{
 		newGetCommand(connect), newTopCommand(connect), newWhyCommand(connect), newWatchCommand(connect), newHistoryCommand(connect),
-		newPlanCommand(connect), newCheckCommand(connect), newMigrateCommand(connect), newEjectCommand(connect), newLintCommand(),
+		newPlanCommand(connect), newCheckCommand(connect), newInitCommand(connect), newMigrateCommand(connect), newEjectCommand(connect), newLintCommand(),
 		newCRDsCommand(), newVersionCommand(),
 	}
 	all = append(all, newWaitCommand(connect), newOptionsCommand())

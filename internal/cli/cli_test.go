@@ -389,7 +389,7 @@ func TestExitCodesOfTheCommandLine(t *testing.T) {
 		"watch --until step=x", "wait", "wait cart", "wait --for=done", "wait cart --for=never", "get -w -o json", "get -o jsonpath={", "why canary cart web",
 		"why -o wide cart", "options x", "get a --tree -w", "get a --tree -o name", "top a", "top -o wide", "top -w -o json", "get fleet/x", "get /x", "get rollouts canary/x", "promote rollout/x --all", "abort", "abort a b", "promote a --timeout 1m",
 		"retry a --wait --timeout -1m", "pause a --wait", "restart", "undo a b", "undo a --to-revision -1", "set", "set image a", "set image a b", "set image a b=",
-		"set image a b=c b=d", "set color a", "plan", "plan a b", "plan a -f b", "plan -f does-not-exist.yaml", "plan -o wide a", "get a -A", "version x", "crds --group apps",
+		"set image a b=c b=d", "set color a", "plan", "plan a b", "plan a -f b", "plan -f does-not-exist.yaml", "plan -o wide a", "init", "init a b", "init statefulset/a", "init a --kind fleet", "init a --port -1", "get a -A", "version x", "crds --group apps",
 	} {
 		var out bytes.Buffer
 		root.SetOut(&out)
