@@ -158,7 +158,7 @@ func (r *Reconciler) observeWithMemory(ctx context.Context, object *flaggerv1.Ca
 	}
 	s.snapshot.Answers = r.Queries.Answers(s.queryKey())
 	if !other.Acts() {
-		r.memory.trackReadiness(key, &s.snapshot.Workload, now)
+		r.memory.trackReadiness(key, &s.snapshot.Workload, r.Clock.Now()) // progress that was read after now does not count from now
 	}
 	if err := r.findPodProblems(ctx, key, s); err != nil {
 		return nil, err
