@@ -71,7 +71,7 @@ and skipped checks do not change the exit code.`,
 	}
 	c.register(cmd, false)
 	cmd.Flags().BoolVar(&before, "pre", false, "check a cluster before the installation of Serin")
-	cmd.Flags().StringVar(&prometheus, "prometheus", "", "URL of a Prometheus that answers in place of the default one of the controller")
+	cmd.Flags().StringVar(&prometheus, "prometheus", "", "URL of a Prometheus that answers all queries, in place of the servers that they name")
 	registerOutput(cmd, &format, formats)
 	return cmd
 }

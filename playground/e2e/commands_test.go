@@ -40,6 +40,7 @@ const (
 	codeTimedOut    = 4
 	codeNotFound    = 5
 	codeUnreachable = 6
+	codeFailedCheck = 7
 )
 
 // commandResult contains the output and the exit code of a command.
@@ -236,7 +237,11 @@ func TestCommandsReportTheStateOfAReleaseAndItsExitCode(t *testing.T) {
 	r := s.follow("cart")
 	s.apply(deploymentByHand("cart", 1) + canaryWithSignOff(url, hooks.url("/sign-off")))
 	r.waitForPhase("Initialized")
-	t.Run("idle", func(t *testing.T) { checkIdleRelease(commandRunner{t, sh.kubeconfig}, of) })
+	t.Run("idle", func(t *testing.T) {
+		idle := commandRunner{t, sh.kubeconfig}
+		checkIdleRelease(idle, of)
+		checkChecks(idle, of, prometheus, url)
+	})
 
 	// A watch that starts before Serin has observed the new version waits for the release of that version.
 	r = s.follow("cart")
@@ -326,6 +331,21 @@ func checkIdleRelease(sh commandRunner, of func(string, ...string) []string) {
 		t.Errorf("the controller that has just written is %q", state)
 	}
 	sh.checkOutput(sh.run(codeDone, of("why", "canary/cart")...), "cart.commands is idle (Initialized", "No release has started yet")
+}
+
+// checkChecks checks the commands that users run before a release.
+func checkChecks(sh commandRunner, of func(string, ...string) []string, prometheus *fakePrometheus, url string) {
+	sh.checkOutput(sh.run(codeDone, of("check", "--pre")...), "✓ api-server: Kubernetes v", "✓ definitions: 3 definitions of flagger.app", "✓ access: you, for the installation")
+	// The server of the Canary is not a Service of the cluster, so that only the controller queries it.
+	sh.checkOutput(sh.run(codeDone, of("check", "cart")...), "✓ spec: valid", "✓ route: ", "✓ primary: cart-primary has 1 available pod", "- metric request-success-rate: ", "use --prometheus")
+	sh.checkOutput(sh.run(codeDone, of("check", "cart", "--prometheus", url)...), "✓ metric request-success-rate: the current version has 100.00%, limit >= 99%")
+	prometheus.setValue(always(12))
+	sh.checkOutput(sh.run(codeDone, of("check", "cart", "--prometheus", url)...), "! metric request-success-rate: the current version has 12.00%, limit >= 99%")
+	prometheus.setValue(always(100))
+	sh.checkOutput(sh.run(codeFailedCheck, of("check", "cart", "--prometheus", "http://"+closedAddress())...), "✗ metric request-success-rate: ", "connection refused")
+	if p := sh.run(codeUsage, of("init", "cart")...); !strings.Contains(p.stderr, "Canary cart") {
+		sh.t.Errorf("the Canary of the Deployment is not named: %s", p)
+	}
 }
 
 // checkReleaseWaitingForUser checks the output for a release whose last gate the user must open.
@@ -423,7 +443,7 @@ func TestCommandsWithoutAClusterOrPermissionsEndWithTheUnreachableCode(t *testin
 	for why, kubeconfig := range kubeconfigs {
 		sh := commandRunner{t, kubeconfig}
 		for _, args := range [][]string{
-			{"get"}, {"get", "-A"}, {"why", "cart", "-n", namespace}, {"watch", "cart", "-n", namespace, "--plain", "--until", "done"},
+			{"get"}, {"get", "-A"}, {"why", "cart", "-n", namespace}, {"watch", "cart", "-n", namespace, "--plain", "--until", "done"}, {"check", "cart", "-n", namespace},
 		} {
 			if p := sh.run(codeUnreachable, args...); !strings.Contains(p.stderr, why) {
 				t.Errorf("want %q among the reasons: %s", why, p)

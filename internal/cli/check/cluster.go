@@ -92,7 +92,8 @@ type Controller struct {
 	Others []Other
 	// FlagsKnown is false if Provider and MetricsServer are only the defaults.
 	FlagsKnown bool
-	// Provider is the default traffic provider, MetricsServer the address of the default Prometheus.
+	// Provider is the default traffic provider, MetricsServer the address of the default Prometheus; empty: the controller runs outside
+	// of the cluster and does not announce it.
 	Provider, MetricsServer string
 }
 
@@ -110,6 +111,8 @@ func (c Controller) Section(expected bool) Section {
 		out.Results = append(out.Results, skipped("running", "no controller runs yet", ""))
 	}
 	switch {
+	case c.FlagsKnown && c.MetricsServer == "":
+		out.Results = append(out.Results, passed("flags", fmt.Sprintf("-mesh-provider %s; -metrics-server is not known", c.Provider)))
 	case c.FlagsKnown:
 		out.Results = append(out.Results, passed("flags", fmt.Sprintf("-mesh-provider %s, -metrics-server %s", c.Provider, c.MetricsServer)))
 	case expected:

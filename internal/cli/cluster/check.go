@@ -29,6 +29,7 @@ import (
 	"github.com/serin-dev/serin/internal/cli/check"
 	"github.com/serin-dev/serin/internal/cli/explain"
 	"github.com/serin-dev/serin/internal/othercontroller"
+	"github.com/serin-dev/serin/internal/outbound"
 )
 
 // CheckRequest selects what is checked.
@@ -39,7 +40,7 @@ type CheckRequest struct {
 	Namespace string
 	// Release is the release that is checked; nil: none.
 	Release *Name
-	// Prometheus answers the queries to the default Prometheus of the controller instead of that; nil: none does.
+	// Prometheus answers all queries in place of the servers that they name; nil: none does.
 	Prometheus *url.URL
 }
 
@@ -149,7 +150,10 @@ func (s *Session) checkControllers(found *controllers, objects []client.Object) 
 	}
 	out := check.Controller{
 		Summary: own.summary(objects, s.Clock.Now()), FlagsKnown: found.flags.known,
-		Provider: found.flags.MeshProvider, MetricsServer: found.flags.MetricsServer,
+		Provider: found.flags.MeshProvider,
+	}
+	if !found.flags.announced {
+		out.MetricsServer = outbound.Redact(found.flags.MetricsServer)
 	}
 	for kind, all := range map[explain.Kind][]othercontroller.Controller{explain.KindCanary: found.flaggers, explain.KindRollout: found.argos} {
 		for _, one := range all {

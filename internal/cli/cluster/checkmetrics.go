@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -37,15 +36,10 @@ const maxResponse = 1 << 20
 
 // newTransport returns the transport for one query.
 func (s *Session) newTransport(request CheckRequest, f flags) *serviceTransport {
-	out := &serviceTransport{api: s.API, namespace: f.Argo.OwnNamespace, instead: request.Prometheus}
-	if request.Prometheus == nil {
-		return out
+	return &serviceTransport{
+		api: s.API, namespace: f.Argo.OwnNamespace, instead: request.Prometheus,
+		direct: outbound.New(outbound.Policy{AllowLoopback: true}).HTTP(maxResponse, check.Timeout).Transport,
 	}
-	out.direct = outbound.New(outbound.Policy{AllowLoopback: true}).HTTP(maxResponse, check.Timeout).Transport
-	if server, err := url.Parse(f.MetricsServer); err == nil {
-		out.insteadOf = server.Host
-	}
-	return out
 }
 
 // measureCanary sends the queries of a Canary once, for the workload that serves users.
@@ -59,7 +53,11 @@ func (s *Session) measureCanary(ctx context.Context, observed *explain.Canary, r
 	var out []check.Measured
 	for _, one := range snapshot.Plan.Checks {
 		m := check.Measured{Metric: one.Metric.Name}
-		if m.NotSent, m.Fix = s.cannotQuery(ctx, object, one); m.NotSent == "" {
+		m.NotSent, m.Fix = s.cannotQuery(ctx, object, one)
+		if f.announced && one.Source != canary.Template && object.Spec.MetricsServer == "" && request.Prometheus == nil {
+			m.NotSent, m.Fix = "the controller does not announce the address of its Prometheus", usePrometheus
+		}
+		if m.NotSent == "" {
 			transport := s.newTransport(request, f)
 			through := outbound.NewThrough(transport)
 			asker := &controller.Asker{
@@ -180,7 +178,7 @@ func (s *Session) measureMetric(ctx context.Context, run *argov1.AnalysisRun, m 
 	switch {
 	case transport.notSent != "":
 		out.NotSent, out.Fix = transport.notSent, usePrometheus
-	case result.Value == "[]" || result.Value == "":
+	case slices.Contains([]string{"", "[]", "NaN", "[NaN]"}, result.Value): // NaN is the result of a division by no requests
 		if out.Outcome == release.Measured || out.Outcome == release.Broken {
 			out.Outcome = release.NoData
 		}

@@ -67,7 +67,9 @@ func (c *controllers) announcedFlags(objects []client.Object, now time.Time) fla
 	for i := range c.leases {
 		l := &c.leases[i]
 		if args := operator.ArgumentsOf(l); args != nil && isHeld(l, now) && holderWatches(l, objects) {
-			return parseFlags(args)
+			f := parseFlags(args)
+			f.announced = true
+			return f
 		}
 	}
 	return parseFlags(nil)

@@ -26,6 +26,8 @@ type flags struct {
 	operator.Flags
 	// known is false if the flags are only the defaults.
 	known bool
+	// announced is true if they are those of a Lease, which do not include addresses: -metrics-server is unknown.
+	announced bool
 }
 
 // parseFlags parses the arguments of a controller. It ignores unknown flags, because a newer controller may have more.

@@ -84,10 +84,9 @@ type serviceTransport struct {
 	api *APIServer
 	// namespace of the process that resolves short host names; empty: unknown.
 	namespace string
-	// instead is the address of the server that answers requests to insteadOf, a host with its port; nil: none does.
-	insteadOf string
-	instead   *url.URL
-	direct    http.RoundTripper
+	// instead is the address of a server that answers all requests, which direct sends to it; nil: none does.
+	instead *url.URL
+	direct  http.RoundTripper
 	// notSent is the reason why a request was not sent, for users; empty: all were.
 	notSent string
 }
@@ -97,7 +96,7 @@ const maxStatus = 64 << 10
 
 // RoundTrip implements http.RoundTripper.
 func (t *serviceTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if t.instead != nil && r.URL.Host == t.insteadOf {
+	if t.instead != nil {
 		to := withPath(t.instead, r.URL.Path)
 		to.RawQuery = r.URL.RawQuery
 		return t.direct.RoundTrip(requestTo(r, to))
