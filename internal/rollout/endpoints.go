@@ -70,7 +70,8 @@ func checkPublishedEndpoints(f facts, service string, rs ReplicaSet, needed int3
 }
 
 // limitToEndpoints reduces a split to the traffic that can be served. Until the endpoints of the revision are
-// published, it retains its recorded traffic, and unpublished is the gate that explains this.
+// published, it retains its recorded traffic as the canary, and unpublished is the gate that explains this. Its traffic as
+// the stable revision was that of another Service.
 func limitToEndpoints(f facts, desired trafficSplit) (split trafficSplit, gates release.Gates, unpublished *release.Gate) {
 	headers, mirrors := routesForSplit(f, desired)
 	if desired.weight == 0 && len(headers)+len(mirrors) == 0 || f.findReplicaSet(stableDestination(f)).Available == 0 {
@@ -81,8 +82,11 @@ func limitToEndpoints(f facts, desired trafficSplit) (split trafficSplit, gates 
 	if gate.Verdict == release.Pass {
 		return desired, release.Gates{gate}, nil
 	}
-	limited := desired
-	limited.weight, limited.onlyExistingRoutes = min(desired.weight, highestKnownWeight(f, nil, desired.canary)), true
+	limited, recorded := desired, int32(0)
+	if w := f.Status.Canary.Weights; w != nil && w.Canary.PodTemplateHash == desired.canary {
+		recorded = w.Canary.Weight
+	}
+	limited.weight, limited.onlyExistingRoutes = min(desired.weight, recorded), true
 	limitedHeaders, limitedMirrors := routesForSplit(f, limited)
 	if limited.weight == desired.weight && len(limitedHeaders) == len(headers) && len(limitedMirrors) == len(mirrors) {
 		return desired, nil, nil

@@ -176,6 +176,33 @@ func TestNoManagedRouteLeadsToAFormerRevision(t *testing.T) {
 	}
 }
 
+// TestOnlyTrafficOfTheCanaryServiceRemainsWithoutEndpoints: a revision that is not published by the canary Service yet keeps the
+// weight that it has there, not the weight that it had through the stable Service before the two exchanged their roles.
+func TestOnlyTrafficOfTheCanaryServiceRemainsWithoutEndpoints(t *testing.T) {
+	for _, test := range []struct {
+		name, canary, stable string
+		want                 int32
+	}{
+		{"as the canary", "hash-v2", "hash-v1", 34},
+		{"as the stable revision", "hash-v1", "hash-v2", 0},
+		{"of another revision", "hash-v0", "hash-v1", 0},
+	} {
+		w := worldInFirstPause(t, 3, setWeight(80), pauseFor(""))
+		w.runControllers()
+		s := w.snapshot(t)
+		s.Status.Canary.Weights = &argov1.TrafficWeights{
+			Canary: argov1.WeightDestination{Weight: 34, PodTemplateHash: test.canary}, Stable: argov1.WeightDestination{Weight: 66, PodTemplateHash: test.stable},
+		}
+		s.Services["canary"] = Service{
+			Found: true, Selector: map[string]string{argov1.PodTemplateHashLabel: "hash-v2"}, ManagedBy: s.Name, Endpoints: map[string]release.Endpoints{"hash-v2": {}},
+		}
+		f := observeFacts(s)
+		if split, _, _ := limitToEndpoints(f, trafficSplit{weight: 80, canary: "hash-v2"}); split.weight != test.want {
+			t.Errorf("%s: got weight %d, want %d", test.name, split.weight, test.want)
+		}
+	}
+}
+
 // TestALostStatusGivesNoWeightWithoutPods: where the weights were not recorded, missing pods keep the weight at zero,
 // unless the route already has one.
 func TestALostStatusGivesNoWeightWithoutPods(t *testing.T) {
