@@ -1,6 +1,6 @@
 // Package rbac contains the permissions of the controller, from this folder.
 //
-// Commands review whether they are granted. It must not know what a permission is for: docs/install.md says that.
+// Commands review whether they are granted. It must not know what a permission is for: docs/install.md lists that.
 package rbac
 
 import (

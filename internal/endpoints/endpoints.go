@@ -176,8 +176,8 @@ func (p Published) OfSet(name string) release.Endpoints {
 }
 
 // OfWorkload returns the number of these endpoints whose pods belong to a workload, by their names, but not to another workload
-// whose name begins with the name of the first one; empty: there is none. Pods that the first characters of a truncated name do not
-// tell apart do not count.
+// whose name begins with the name of the first one; empty: there is none. Pods whose truncated names could belong to both do not
+// count.
 func (p Published) OfWorkload(name, except string) int32 {
 	var count int32
 	for prefix, n := range p.byPodPrefix {

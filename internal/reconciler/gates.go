@@ -46,7 +46,7 @@ type Explanations struct {
 	Complete bool
 }
 
-// reasonNotice is the reason of a gate that passes but has something to tell users.
+// reasonNotice is the reason of a gate that passes, but has a message for users.
 const reasonNotice = "notice"
 
 // WaitsFor is the usual Explanations.WaitsFor. A gate that time opens needs no explanation: the write that began its wait

@@ -24,9 +24,9 @@ type Result struct {
 	// Check is the name of the check. Several results have the same name if the check applies to several objects.
 	Check  string `json:"check"`
 	Status Status `json:"status"`
-	// Message says what was found, in a sentence without a full stop.
+	// Message describes what was found, in a sentence without a full stop.
 	Message string `json:"message"`
-	// Fix says how to correct it; empty: nothing is to be corrected, or the message contains it.
+	// Fix describes how to correct it; empty: nothing is to be corrected, or the message contains it.
 	Fix string `json:"fix,omitempty"`
 	// Query is the text of the query that was sent for the check; empty: none was.
 	Query string `json:"query,omitempty"`

@@ -145,7 +145,7 @@ type Access struct {
 	Unread string
 	// Required is true if nothing works without the access; otherwise some commands do not.
 	Required bool
-	// Fix says how to grant it.
+	// Fix describes how to grant it.
 	Fix string
 }
 

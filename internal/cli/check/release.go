@@ -28,7 +28,7 @@ type Measured struct {
 	Query string
 	// NotSent is the reason why it was not sent; empty: it was.
 	NotSent string
-	// Fix says how to send it.
+	// Fix describes how to send it.
 	Fix string
 }
 

@@ -152,7 +152,7 @@ func compareUrgency(a, b TopRelease) int {
 	}
 	since := func(r TopRelease) int64 {
 		if r.WaitsSince.IsZero() || r.Group == Failed || r.Group == GroupIdle {
-			return math.MaxInt64 // nobody waits, or it is unknown since when
+			return math.MaxInt64 // there is no wait, or its beginning is unknown
 		}
 		return r.WaitsSince.UnixNano()
 	}

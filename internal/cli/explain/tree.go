@@ -39,8 +39,8 @@ type TreeRevision struct {
 	Number   int64  `json:"number,omitempty"`
 	// Images of its containers; empty: unknown.
 	Images []string `json:"images,omitempty"`
-	// AskedWeight is the share of requests that the current step sets, in percent; nil: the strategy has no weights.
-	AskedWeight *int `json:"askedWeight,omitempty"`
+	// DesiredWeight is the share of requests that the current step sets, in percent; nil: the strategy has no weights.
+	DesiredWeight *int `json:"desiredWeight,omitempty"`
 	// ServedWeight is the share of requests that the revision receives, in percent; nil: unknown. ServedBy is what determines it.
 	ServedWeight *int     `json:"servedWeight,omitempty"`
 	ServedBy     ServedBy `json:"servedBy,omitempty"`
@@ -148,9 +148,9 @@ func (observed *Canary) Tree(o TreeObjects, now time.Time) Tree {
 	target := TreeRevision{Roles: []string{"canary"}, Revision: r.Revision, Mirrored: r.Mirrored, Missing: !s.Workload.Target.Found}
 	primary := TreeRevision{Roles: []string{"primary"}, Revision: r.PromotedRevision, Missing: r.PrimaryMissing}
 	if s.Plan.HasRouter && !r.PrimaryMissing {
-		target.AskedWeight, primary.AskedWeight = new(s.Status.CanaryWeight), new(release.Total-s.Status.CanaryWeight)
+		target.DesiredWeight, primary.DesiredWeight = new(s.Status.CanaryWeight), new(release.Total-s.Status.CanaryWeight)
 	}
-	if target.AskedWeight != nil && s.Route.Found && s.Route.Problem == "" && !slices.Contains(observed.Assumed, release.RoutePart) {
+	if target.DesiredWeight != nil && s.Route.Found && s.Route.Problem == "" && !slices.Contains(observed.Assumed, release.RoutePart) {
 		target.ServedWeight, primary.ServedWeight = new(r.Weight), new(release.Total-r.Weight)
 		target.ServedBy, primary.ServedBy = ByRoute, ByRoute
 		switch s.Route.Confirmation {
@@ -362,15 +362,15 @@ func (observed *Rollout) setWeights(revision *TreeRevision, r *Release) {
 	case s.Hash == s.Status.StableRS && len(observed.Routers) == 0: // nothing splits the requests
 		return
 	}
-	asked, served := observed.stepWeight(r), r.Weight
+	desired, served := observed.stepWeight(r), r.Weight
 	if isStable {
-		asked, served = release.Total-asked, release.Total-served
+		desired, served = release.Total-desired, release.Total-served
 		// Experiments may have a share as well.
 		if weights := s.Status.Canary.Weights; weights != nil && len(observed.Routers) > 0 && weights.Stable.PodTemplateHash == revision.Revision {
 			served = percent(weights.Stable.Weight, s.Spec.Strategy.Canary)
 		}
 	}
-	revision.AskedWeight = &asked
+	revision.DesiredWeight = &desired
 	switch {
 	case len(observed.Routers) > 0:
 		revision.ServedWeight, revision.ServedBy, revision.Confirmed = &served, ByRoute, s.Router.Confirmed

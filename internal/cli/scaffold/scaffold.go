@@ -88,7 +88,7 @@ type Input struct {
 	Objects []*unstructured.Unstructured
 	// Unread are the kinds that the user has no permission to read.
 	Unread []string
-	// SelectorLabels are the labels by which the controller tells the pods of target and primary apart, in order of preference.
+	// SelectorLabels are the labels by which the controller distinguishes the pods of target and primary, in order of preference.
 	SelectorLabels []string
 }
 

@@ -156,8 +156,8 @@ func roleStyle(revision *explain.TreeRevision) style {
 // weightText describes the share of requests of a revision: what the step asks for, and what the revision receives.
 func weightText(revision *explain.TreeRevision) string {
 	var parts []string
-	if asked := revision.AskedWeight; asked != nil {
-		parts = append(parts, fmt.Sprintf("weight %d%% asked", *asked))
+	if desired := revision.DesiredWeight; desired != nil {
+		parts = append(parts, fmt.Sprintf("weight %d%% desired", *desired))
 	}
 	if served := revision.ServedWeight; served != nil {
 		parts = append(parts, fmt.Sprintf("%d%% %s", *served, servedText(revision)))
