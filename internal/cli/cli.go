@@ -1,5 +1,5 @@
 // Package cli contains the commands of users: get, top, watch, wait, why, history, plan, check, init, migrate, eject, promote, abort,
-// retry, pause, resume, restart, set image, undo, lint, crds, version.
+// retry, pause, resume, approve, deny, restart, set image, undo, lint, crds, version.
 //
 // They act with the permissions of the user. The commands that control a release only change a field or an annotation of a
 // Canary, of a Rollout or of its workload, and the controller does the rest; eject also changes the objects that remain; all
@@ -36,6 +36,9 @@ func newCommands(connect connector) []*cobra.Command {
 	all = append(all, newWaitCommand(connect), newOptionsCommand())
 	for _, o := range releaseCommands {
 		all = append(all, newReleaseCommand(connect, o))
+	}
+	for _, o := range answerCommands {
+		all = append(all, newAnswerCommand(connect, o))
 	}
 	return append(all, newRestartCommand(connect), newSetCommand(connect), newUndoCommand(connect))
 }

@@ -34,7 +34,7 @@ import (
 // fail; after names a change during the command. The command events shows the events that record commands of users, annotation
 // the command for Canary cart, and template a pod template.
 func TestCommands(t *testing.T) {
-	for _, file := range []string{"testdata/commands", "testdata/rollouts", "testdata/trees", "testdata/top", "testdata/history", "testdata/othercontrollers", "testdata/control", "testdata/workloads", "testdata/plan", "testdata/check"} {
+	for _, file := range []string{"testdata/commands", "testdata/rollouts", "testdata/trees", "testdata/top", "testdata/history", "testdata/othercontrollers", "testdata/control", "testdata/workloads", "testdata/plan", "testdata/check", "testdata/answers"} {
 		synctest.Test(t, func(t *testing.T) { // without subtests, which a synctest bubble does not support
 			var w *clitest.FakeCluster
 			datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
@@ -163,6 +163,18 @@ func setCart(t *testing.T, d *datadriven.TestData, w *clitest.FakeCluster, state
 			own.Queue = &flaggerv1.QueuePlace{Since: metav1.NewMicroTime(time.Now())}
 		case "held":
 			own.Held = "confirm-traffic-increase/gate"
+		case "unapproved", "unapproved-twice": // a webhook has not approved the promotion, and another one was not called yet
+			c.Spec.Analysis.StepWeights = []int{20}
+			c.Spec.Analysis.Webhooks = []flaggerv1.CanaryWebhook{{Name: "sign-off", Type: flaggerv1.ConfirmPromotionHook, URL: "http://loadtester.test/gate/check"}}
+			if state == "unapproved-twice" {
+				c.Spec.Analysis.Webhooks = append(c.Spec.Analysis.Webhooks, flaggerv1.CanaryWebhook{Name: "security", Type: flaggerv1.ConfirmPromotionHook, URL: "http://loadtester.test/gate/security"})
+			}
+			c.Status.Phase, c.Status.Serin.Held = flaggerv1.CanaryPhaseWaitingPromotion, "confirm-promotion/sign-off"
+			began, until := metav1.NewMicroTime(time.Now()), metav1.NewMicroTime(time.Now().Add(30*time.Second))
+			c.Status.Serin.Window = &flaggerv1.AnalysisWindow{Start: began}
+			c.Status.Serin.Gates = []flaggerv1.GateStatus{
+				{Name: "confirm-promotion/sign-off", Verdict: "wait", Opener: "person", Message: "sign-off has not approved: Forbidden", Since: &began, Until: &until},
+			}
 		case "waiting-promotion", "suspended-waiting-promotion":
 			c.Status.Phase, c.Spec.Suspend = flaggerv1.CanaryPhaseWaitingPromotion, state != "waiting-promotion"
 		case "skipping":

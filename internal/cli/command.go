@@ -58,6 +58,22 @@ func (f *commandFlags) registerReason(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.reason, "reason", "", "why, for the Event that records the command, such as 'hotfix 42'")
 }
 
+func (f *commandFlags) registerWait(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.wait, "wait", false, "wait until a controller has carried out the command")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "maximum duration of --wait, such as 10m; 0: unlimited")
+}
+
+func (f *commandFlags) validate() error {
+	switch {
+	case f.timeout < 0:
+		return withExitCode(ExitUsage, fmt.Errorf("--timeout %s is negative: use a duration such as 10m", f.timeout))
+	case f.timeout > 0 && !f.wait:
+		return withExitCode(ExitUsage, errors.New("--timeout requires --wait"))
+	default:
+		return nil
+	}
+}
+
 func newReleaseCommand(connect connector, o releaseCommand) *cobra.Command {
 	c, flags := commonFlags{connect: connect}, commandFlags{}
 	cmd := &cobra.Command{
@@ -66,11 +82,8 @@ func newReleaseCommand(connect connector, o releaseCommand) *cobra.Command {
 			"in an Event of the release.\n\n" + exitCodesHelp,
 		Example: "  serin " + o.verb + " cart -n shop && serin watch cart -n shop --until done",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case flags.timeout < 0:
-				return withExitCode(ExitUsage, fmt.Errorf("--timeout %s is negative: use a duration such as 10m", flags.timeout))
-			case flags.timeout > 0 && !flags.wait:
-				return withExitCode(ExitUsage, errors.New("--timeout requires --wait"))
+			if err := flags.validate(); err != nil {
+				return err
 			}
 			session, sel, err := c.openSession(nil, args)
 			if err != nil {
@@ -99,8 +112,7 @@ func newReleaseCommand(connect connector, o releaseCommand) *cobra.Command {
 		cmd.Flags().BoolVarP(&flags.yes, "yes", "y", false, "do not ask before --full; without a terminal, it never asks")
 	}
 	if o.command != cluster.Pause && o.command != cluster.Resume {
-		cmd.Flags().BoolVar(&flags.wait, "wait", false, "wait until a controller has carried out the command")
-		cmd.Flags().DurationVar(&flags.timeout, "timeout", 0, "maximum duration of --wait, such as 10m; 0: unlimited")
+		flags.registerWait(cmd)
 	}
 	return cmd
 }

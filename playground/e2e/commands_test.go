@@ -351,6 +351,9 @@ func checkChecks(sh commandRunner, of func(string, ...string) []string, promethe
 // checkReleaseWaitingForUser checks the output for a release whose last gate the user must open.
 func checkReleaseWaitingForUser(sh commandRunner, of func(string, ...string) []string, hook string) {
 	t := sh.t
+	if p := sh.run(codeUsage, of("approve", "cart", "window")...); !strings.Contains(p.stderr, "it waits for confirm-promotion/sign-off") {
+		t.Errorf("the gate that waits is not named: %s", p)
+	}
 	p := sh.run(codeUserAction, of("why", "cart")...)
 	sh.checkOutput(p, "cart.commands is WaitingPromotion", "confirm-promotion/sign-off", hook)
 	if !strings.Contains(p.stderr, "cart.commands waits for user action") {

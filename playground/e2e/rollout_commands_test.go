@@ -55,11 +55,12 @@ func TestCommandsReportAndControlARollout(t *testing.T) {
 
 	s.releaseVersion("cart", "v3")
 	s.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
-	sh.run(codeDone, of("abort", "rollout/cart")...)
+	sh.run(codeDone, of("deny", "rollout/cart", "pause", "--reason", "not tested")...)
 	sh.run(codeFailed, of("watch", "cart", "--plain", "--until", "done")...)
 	sh.checkOutput(sh.run(codeFailed, of("why", "cart")...), "The last release was aborted", "serin retry rollout/cart")
 	sh.run(codeDone, of("retry", "cart")...)
 	s.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
+	sh.run(codeUsage, of("approve", "cart", "analysis")...)
 	sh.run(codeDone, of("promote", "--full", "cart")...)
 	sh.run(codeDone, of("watch", "cart", "--plain", "--until", "promoted")...)
 	s.waitForPods("cart", "v3=2")

@@ -56,6 +56,8 @@ type PlannedCommand struct {
 	// Paused is true if the command is only recorded until the release is resumed.
 	Paused bool
 
+	// answer is the command of the user about one gate, such as "approve confirm-rollout/sign-off"; empty: about the release.
+	answer string
 	// object is the observed object, and after a change the changed one.
 	object  client.Object
 	changes changes
@@ -108,6 +110,7 @@ func (s *Session) SendCommand(ctx context.Context, p *PlannedCommand) error {
 		if next.subject() != subject {
 			return p.newError(ErrRefused, "has reached another step or begun another release meanwhile: look at it, then repeat the command")
 		}
+		next.answer = p.answer
 		*p = *next
 	}
 	return p.newError(ErrUnreachable, "changes too often for a write: repeat the command")

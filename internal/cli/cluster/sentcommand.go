@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -28,7 +29,7 @@ const maxEventMessage = 1024
 // RecordCommand creates a Kubernetes event about a sent command, with the name of the user and the reason that the user gave. The
 // name is missing if the API server does not return it.
 func (s *Session) RecordCommand(ctx context.Context, p *PlannedCommand, reason string) error {
-	message := string(p.Command) + " requested"
+	message := cmp.Or(p.answer, string(p.Command)) + " requested"
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := s.Client.Create(ctx, review); err == nil && review.Status.UserInfo.Username != "" {
 		message += " by " + review.Status.UserInfo.Username

@@ -134,6 +134,17 @@ type Gate struct {
 	Until time.Time `json:"until,omitzero"`
 	// Otherwise describes what happens to a gate that is still closed at Until.
 	Otherwise string `json:"otherwise,omitempty"`
+
+	// command is the verb of the command that opens the gate; empty: none does.
+	command string
+}
+
+// AwaitsApproval reports whether the gate is closed until the user or a webhook approves the next step.
+func (g *Gate) AwaitsApproval() bool { return g.waitsForUser() && g.NeedsApproval() }
+
+// NeedsApproval reports whether the user or a webhook has to approve the next step, although the gate may be evaluated later.
+func (g *Gate) NeedsApproval() bool {
+	return g.Verdict != string(release.Pass) && g.command == "promote"
 }
 
 // Step is one remaining step of a release.
@@ -225,6 +236,7 @@ func newGate(view release.GateView, r *Release, other OtherController) Gate {
 	g := Gate{
 		Name: view.Name, Verdict: string(view.Verdict), Message: view.Message, Opener: string(view.Opener),
 		Value: view.Value, Limit: view.Limit, Query: view.Query, LastVerdict: string(view.LastVerdict), Since: toUTC(view.Since), Until: toUTC(view.Until), Otherwise: view.Otherwise,
+		command: view.Kind.Command,
 	}
 	switch {
 	case !g.waitsForUser():
