@@ -72,8 +72,8 @@ func skipped(check, message, fix string) Result {
 	return Result{Check: check, Status: Skipped, Message: message, Fix: fix}
 }
 
-// all returns a failed result for each problem, or one passed result if there is none.
-func all(check string, problems []string, fix, message string) []Result {
+// passedUnlessAny returns a failed result for each problem, or one passed result if there is none.
+func passedUnlessAny(check string, problems []string, fix, message string) []Result {
 	if len(problems) == 0 {
 		return []Result{passed(check, message)}
 	}
@@ -84,16 +84,16 @@ func all(check string, problems []string, fix, message string) []Result {
 	return results
 }
 
-// none returns the problem as a failed result, or a passed result if it is empty.
-func none(check, problem, fix, message string) Result {
+// passedUnless returns the problem as a failed result, or a passed result if it is empty.
+func passedUnless(check, problem, fix, message string) Result {
 	if problem == "" {
 		return passed(check, message)
 	}
 	return failed(check, problem, fix)
 }
 
-// Count formats a number with its noun.
-func Count(n int, noun string) string {
+// countOf formats a number with its noun.
+func countOf(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}

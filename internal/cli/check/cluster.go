@@ -61,7 +61,7 @@ func (g Group) results() []Result {
 	case g.Prunes:
 		return []Result{warning(name, fmt.Sprintf("the definition of a %s drops the fields that Serin adds to the status, such as gates and history", g.Kind), install)}
 	default:
-		return []Result{passed(name, fmt.Sprintf("%s of %s", Count(g.All, "definition"), g.Name))}
+		return []Result{passed(name, fmt.Sprintf("%s of %s", countOf(g.All, "definition"), g.Name))}
 	}
 }
 
@@ -157,7 +157,7 @@ func AccessSection(reviewed []Access) Section {
 		case a.Unread != "":
 			out.Results = append(out.Results, skipped("access", a.Subject+": "+a.Unread, ""))
 		case len(a.Denied) == 0:
-			out.Results = append(out.Results, passed("access", fmt.Sprintf("%s: %s granted", a.Subject, Count(a.All, "permission"))))
+			out.Results = append(out.Results, passed("access", fmt.Sprintf("%s: %s granted", a.Subject, countOf(a.All, "permission"))))
 		case a.Required:
 			out.Results = append(out.Results, failed("access", a.Subject+": missing: "+strings.Join(a.Denied, ", "), a.Fix))
 		default:

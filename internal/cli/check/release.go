@@ -121,25 +121,25 @@ func (c Canary) Section() Section {
 	for _, unread := range c.Unread {
 		add(skipped("readable", strings.TrimSuffix(unread, "."), ""))
 	}
-	add(all("spec", c.Invalid, "serin lint names the field and the fix", "valid")...)
-	add(none("other-controller", c.Other, "see serin migrate", "no other controller acts on it"))
-	add(none("exclusive", s.TargetConflict, "", "no other release has its target"))
+	add(passedUnlessAny("spec", c.Invalid, "serin lint names the field and the fix", "valid")...)
+	add(passedUnless("other-controller", c.Other, "see serin migrate", "no other controller acts on it"))
+	add(passedUnless("exclusive", s.TargetConflict, "", "no other release has its target"))
 	primary := s.Plan.Target + "-primary"
 	if !slices.Contains(c.Assumed, release.WorkloadPart) {
-		add(none("target", s.Workload.Problem, "", s.Plan.Kind+" "+s.Plan.Target+" can be released"))
+		add(passedUnless("target", s.Workload.Problem, "", s.Plan.Kind+" "+s.Plan.Target+" can be released"))
 		if s.Plan.Kind != "Service" {
 			add(c.port())
 		}
 		if c.Object.Spec.AutoscalerRef != nil {
-			add(none("autoscaler", s.Workload.ScalerProblem, "", c.Object.Spec.AutoscalerRef.Kind+" "+c.Object.Spec.AutoscalerRef.Name+" exists"))
+			add(passedUnless("autoscaler", s.Workload.ScalerProblem, "", c.Object.Spec.AutoscalerRef.Kind+" "+c.Object.Spec.AutoscalerRef.Name+" exists"))
 		}
 		add(c.primary(primary))
 	}
 	if !slices.Contains(c.Assumed, release.RoutePart) && s.Plan.HasRouter {
 		add(c.route())
 	}
-	add(all("references", s.MissingReferences, "", "all objects that the metrics name exist")...)
-	add(all("alert-providers", s.MissingAlertProviders, "", "all alert providers exist")...)
+	add(passedUnlessAny("references", s.MissingReferences, "", "all objects that the metrics name exist")...)
+	add(passedUnlessAny("alert-providers", s.MissingAlertProviders, "", "all alert providers exist")...)
 	for _, m := range c.Measured {
 		add(m.result())
 	}
@@ -179,7 +179,7 @@ func (c Canary) primary(name string) Result {
 	case p.Endpoints.Unknown == "" && p.Replicas > 0 && p.Endpoints.Ready == 0:
 		return failed("primary", "the Service of "+name+" has no endpoints", "check the selector of the Service, and the readiness of the pods")
 	default:
-		return passed("primary", fmt.Sprintf("%s has %s", name, Count(int(p.Available), "available pod")))
+		return passed("primary", fmt.Sprintf("%s has %s", name, countOf(int(p.Available), "available pod")))
 	}
 }
 
@@ -215,7 +215,6 @@ type Rollout struct {
 	Measured []Measured
 	// TemplateProblems are sentences about analysis templates that cannot be used.
 	TemplateProblems []string
-	Disruption       Disruption
 }
 
 // Section returns the checks of a Rollout.
@@ -226,8 +225,8 @@ func (r Rollout) Section() Section {
 	for _, unread := range r.Unread {
 		add(skipped("readable", strings.TrimSuffix(unread, "."), ""))
 	}
-	add(none("spec", s.ValidationError, "serin lint names the field and the fix", "valid"))
-	add(none("other-controller", r.Other, "see serin migrate", "no other controller acts on it"))
+	add(passedUnless("spec", s.ValidationError, "serin lint names the field and the fix", "valid"))
+	add(passedUnless("other-controller", r.Other, "see serin migrate", "no other controller acts on it"))
 	if len(s.UnreadableFields) > 0 {
 		add(warning("stored-fields", "ignored because they cannot be read: "+strings.Join(s.UnreadableFields, ", "), "correct or remove them"))
 	}
@@ -237,7 +236,7 @@ func (r Rollout) Section() Section {
 	if !slices.Contains(r.Assumed, release.RoutePart) && len(r.Routers) > 0 && s.ValidationError == "" {
 		add(r.route())
 	}
-	add(all("analysis-templates", r.TemplateProblems, "", "all templates of its analyses exist")...)
+	add(passedUnlessAny("analysis-templates", r.TemplateProblems, "", "all templates of its analyses exist")...)
 	for _, m := range r.Measured {
 		add(m.result())
 	}
@@ -258,7 +257,7 @@ func (r Rollout) stable() Result {
 	case s.ReplicaSets[i].Spec > 0 && s.ReplicaSets[i].Available == 0:
 		return failed("stable", fmt.Sprintf("the stable revision has no available pods of %d", s.ReplicaSets[i].Spec), why)
 	default:
-		return passed("stable", fmt.Sprintf("the stable revision has %s", Count(int(s.ReplicaSets[i].Available), "available pod")))
+		return passed("stable", fmt.Sprintf("the stable revision has %s", countOf(int(s.ReplicaSets[i].Available), "available pod")))
 	}
 }
 

@@ -47,8 +47,6 @@ type CheckRequest struct {
 // Check checks the cluster and a release in it. It changes nothing. It sends the queries of the release to the Prometheus servers
 // of the cluster, through the API server. Errors: those of Observe for the release.
 func (s *Session) Check(ctx context.Context, request CheckRequest) (check.Report, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	var objects []client.Object
 	if request.Release != nil {
 		object, err := s.getObject(ctx, request.Namespace, *request.Release)
@@ -59,7 +57,7 @@ func (s *Session) Check(ctx context.Context, request CheckRequest) (check.Report
 	}
 	found := s.findControllers(ctx, objects)
 	cluster := s.checkCluster(ctx, found.flags)
-	if cluster.VersionError != "" && !cluster.isReadable() {
+	if cluster.VersionError != "" && !isReadable(cluster) {
 		return check.Report{}, failure{ErrUnreachable, nil, "the cluster does not respond: " + cluster.VersionError}
 	}
 	section := cluster.Section()
@@ -79,16 +77,13 @@ func (s *Session) Check(ctx context.Context, request CheckRequest) (check.Report
 	return report, nil
 }
 
-// clusterCheck is what was found about the cluster.
-type clusterCheck struct{ check.Cluster }
-
 // isReadable reports whether the definitions of a group could be read, so that the cluster responds.
-func (c clusterCheck) isReadable() bool {
+func isReadable(c check.Cluster) bool {
 	return slices.ContainsFunc(c.Groups, func(g check.Group) bool { return g.Unread == "" || strings.HasPrefix(g.Unread, "no permission") })
 }
 
-func (s *Session) checkCluster(ctx context.Context, f flags) clusterCheck {
-	out := clusterCheck{}
+func (s *Session) checkCluster(ctx context.Context, f flags) check.Cluster {
+	out := check.Cluster{}
 	if s.API == nil {
 		out.VersionError = "the API server was not queried"
 	} else if text, err := s.API.readVersion(&http.Client{Transport: s.API.Transport, Timeout: check.Timeout}); err != nil {

@@ -331,7 +331,7 @@ func TestEveryProviderHasAManifest(t *testing.T) {
 // same texts as values.
 func FuzzHostileNames(f *testing.F) {
 	for _, text := range []string{
-		"x\n---\nkind: Secret", "# x", "x: y", "{{ x }}", "\x1b[31m", "\u0085x\u2028y", "'", `"`, "*", "&x", "!x", "%", "- x", "null", "1e3", "yes", "", " ", "\t", strings.Repeat("ä ", 300),
+		"x\n---\nkind: Secret", "# x", "x: y", "{{ x }}", "\x1b[31m", "'", `"`, "*", "&x", "!x", "%", "- x", "null", "1e3", "yes", "", " ", "\t", strings.Repeat("ä ", 300),
 	} {
 		f.Add(text)
 	}
@@ -339,13 +339,14 @@ func FuzzHostileNames(f *testing.F) {
 }
 
 func checkHostileName(t *testing.T, text string) {
+	// Generated texts that YAML does not return unchanged are not tested; the seeds contain none.
 	encoded, err := yaml.Marshal(text)
 	if err != nil || strings.ToValidUTF8(text, "") != text {
 		t.Skip()
 	}
 	value := new(string)
 	if err := yaml.Unmarshal(encoded, value); err != nil || *value != text {
-		t.Skip() // YAML cannot represent it
+		t.Skip()
 	}
 	for _, kind := range []string{"Canary", "Rollout"} {
 		for _, name := range []string{"httproute", "virtualservice", "ingressroute", "traefikservice", "httpproxy", "apisixroute", "ingress"} {

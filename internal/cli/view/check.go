@@ -36,7 +36,7 @@ func Check(r check.Report, columns int, paint Paint) string {
 		}
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(&b, "%d passed, %s, %d failed, %d skipped\n",
-		r.Count(check.Passed), check.Count(r.Count(check.Warning), "warning"), r.Count(check.Failed), r.Count(check.Skipped))
+	warnings := r.Count(check.Warning)
+	fmt.Fprintf(&b, "%d passed, %d %s, %d failed, %d skipped\n", r.Count(check.Passed), warnings, plural(warnings, "warning"), r.Count(check.Failed), r.Count(check.Skipped))
 	return b.String()
 }
