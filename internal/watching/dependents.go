@@ -58,6 +58,18 @@ func (d *Dependents) Set(key types.NamespacedName, objects []Object) (added bool
 	return added
 }
 
+// Add adds objects that a release depends on whatever else is observed. Added before they are read, no change of them is missed,
+// even if an observation does not read all of them.
+func (d *Dependents) Add(key types.NamespacedName, objects []Object) {
+	d.mu.Lock()
+	before := d.objectsByRelease[key]
+	d.mu.Unlock()
+	added := slices.DeleteFunc(slices.Clone(objects), func(object Object) bool { return slices.Contains(before, object) })
+	if len(added) > 0 {
+		d.Set(key, slices.Concat(before, added))
+	}
+}
+
 // Forget drops the dependencies of a deleted release.
 func (d *Dependents) Forget(key types.NamespacedName) { d.Set(key, nil) }
 

@@ -39,6 +39,15 @@ func TestDependenciesAreReplacedAndForgotten(t *testing.T) {
 		t.Errorf("got %v for an object that was listed twice, want none", got)
 	}
 	d.Forget(other)
+	d.Add(cart, []Object{target, config})
+	d.Add(cart, []Object{config})
+	if got := d.ReleasesFor(config); !slices.Equal(got, []types.NamespacedName{cart}) {
+		t.Errorf("got %v for an object that was added, want %v", got, cart)
+	}
+	if d.Set(cart, []Object{config, target}) {
+		t.Error("an object that was added before it was observed is additional")
+	}
+	d.Forget(cart)
 	if len(d.releasesByObject) != 0 || len(d.objectsByRelease) != 0 {
 		t.Errorf("state that remains: %v %v", d.releasesByObject, d.objectsByRelease)
 	}

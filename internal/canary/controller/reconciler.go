@@ -144,6 +144,7 @@ func (r *Reconciler) observeWithMemory(ctx context.Context, object *flaggerv1.Ca
 			return nil, err
 		}
 	}
+	r.dependents.Add(key, r.initialDependencies(object))
 	s, err := r.observe(ctx, object, now, other)
 	// A change before the registration of a dependency requeued nothing, and may have come after the observation.
 	for err == nil && r.dependents.Set(key, s.dependencies) {
