@@ -1,4 +1,4 @@
-// Package cli contains the commands of users: get, top, watch, wait, why, history, plan, check, init, migrate, eject, promote, abort,
+// Package cli contains the commands of users: get, top, watch, wait, why, history, dashboard, plan, check, init, migrate, eject, promote, abort,
 // retry, pause, resume, approve, deny, restart, set image, undo, lint, crds, version.
 //
 // They act with the permissions of the user. The commands that control a release only change a field or an annotation of a
@@ -33,7 +33,7 @@ func newCommands(connect connector) []*cobra.Command {
 		newPlanCommand(connect), newCheckCommand(connect), newInitCommand(connect), newMigrateCommand(connect), newEjectCommand(connect), newLintCommand(),
 		newCRDsCommand(), newVersionCommand(),
 	}
-	all = append(all, newWaitCommand(connect), newOptionsCommand())
+	all = append(all, newWaitCommand(connect), newDashboardCommand(connect), newOptionsCommand())
 	for _, o := range releaseCommands {
 		all = append(all, newReleaseCommand(connect, o))
 	}

@@ -57,6 +57,14 @@ func (c *connection) load() (config *rest.Config, namespace string, err error) {
 	return config, namespace, nil
 }
 
+// currentContext returns the name of the selected context; empty: unknown.
+func (c *connection) currentContext() string {
+	if loaded, err := c.rules().Load(); err == nil {
+		return loaded.CurrentContext
+	}
+	return ""
+}
+
 // noClusterError explains why no cluster is selected.
 func noClusterError(rules *clientcmd.ClientConfigLoadingRules) error {
 	files := strings.Join(rules.GetLoadingPrecedence(), " or ")

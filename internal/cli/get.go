@@ -90,7 +90,7 @@ get exits with 0 regardless of the state of the releases; 2, 5 and 6 as above.`,
 const noReleasesNote = "No releases were found. Use -A to list those in all namespaces."
 
 // printTable prints releases as a table, and the messages about unread objects to notes.
-func (c *commonFlags) printTable(out, notes io.Writer, list List, wide bool, now time.Time) error {
+func (c *commonFlags) printTable(out, notes io.Writer, list explain.List, wide bool, now time.Time) error {
 	if len(list.Releases) == 0 {
 		_, _ = fmt.Fprintln(notes, noReleasesNote)
 		return nil
@@ -135,8 +135,8 @@ func printTrees(out io.Writer, releases []explain.Release, now time.Time) error 
 }
 
 // newList describes the observed releases at that time.
-func newList(observations cluster.Observations, now time.Time) List {
-	list := List{Controller: observations.Controller, Unread: observations.Unread, Releases: make([]explain.Release, 0, len(observations.Releases))}
+func newList(observations cluster.Observations, now time.Time) explain.List {
+	list := explain.List{Controller: observations.Controller, Unread: observations.Unread, Releases: make([]explain.Release, 0, len(observations.Releases))}
 	for _, one := range observations.Releases {
 		list.Releases = append(list.Releases, one.Describe(now))
 	}
@@ -144,7 +144,7 @@ func newList(observations cluster.Observations, now time.Time) List {
 }
 
 // unreadMessages returns the messages about unread objects, each of them once.
-func unreadMessages(list List) []string {
+func unreadMessages(list explain.List) []string {
 	out := slices.Clone(list.Unread)
 	for _, r := range list.Releases {
 		for _, unread := range r.Unread {

@@ -82,56 +82,16 @@ type releaseWatch struct {
 	state     cluster.State
 	hasState  bool
 	startedAt time.Time
-	// cache contains the last description of each release.
-	cache map[explain.Key]cachedDescription
+	describer explain.Describer
 }
 
-// cachedDescription is the description of a release with its inputs, and the time until which it is valid.
-type cachedDescription struct {
-	version    explain.Version
-	events     []explain.Event
-	validUntil time.Time
-	document   explain.Release
-}
-
-// describeReleases describes all releases at that time. Time alone opens gates, so a description is valid for a limited time;
-// until then it is reused, so that a screen of a thousand releases costs little.
+// describeReleases describes all releases at that time.
 func (w *releaseWatch) describeReleases(now time.Time) []explain.Release {
-	out := make([]explain.Release, 0, len(w.state.Releases))
-	current := make(map[explain.Key]cachedDescription, len(w.state.Releases))
-	for _, observed := range w.state.Releases {
-		key, version, events := observed.Key(), observed.Version(), observed.Shared().Events
-		cached, ok := w.cache[key]
-		if !ok || cached.version != version || !slices.Equal(cached.events, events) || !now.Before(cached.validUntil) {
-			document := observed.Describe(now)
-			cached = cachedDescription{version: version, events: events, validUntil: validUntil(&document, now), document: document}
-		}
-		current[key] = cached
-		out = append(out, cached.document)
-	}
-	w.cache = current
+	out := w.describer.Describe(w.state.Releases, now)
 	if w.byUrgency {
 		explain.SortByUrgency(out)
 	}
 	return out
-}
-
-// validUntil returns the time at which a description changes even if the cluster does not.
-func validUntil(r *explain.Release, now time.Time) time.Time {
-	first := r.ClosedGate()
-	if r.State == release.Idle && first == nil {
-		return now.Add(time.Hour)
-	}
-	if first == nil || first.Opener != string(release.ByTime) || !first.Until.After(now) {
-		return now // the times of the next steps depend on the current time
-	}
-	until := first.Until
-	for _, gate := range r.Gates {
-		if gate.Until.After(now) && gate.Until.Before(until) {
-			until = gate.Until
-		}
-	}
-	return until
 }
 
 // notes returns the messages to show before everything else: a missing controller, and interrupted streams.

@@ -44,7 +44,7 @@ back; 3 that user action is required.`,
 			}
 			now := session.Clock.Now()
 			r := observations.Releases[0].Describe(now)
-			explanation := Explanation{Controller: observations.Controller, Sentences: explain.Why(r, now), Release: r}
+			explanation := explain.Explanation{Controller: observations.Controller, Sentences: explain.Why(r, now), Release: r}
 			if note := observations.Controller.Note(); note != "" {
 				explanation.Sentences = append([]string{note}, explanation.Sentences...)
 			}
@@ -62,7 +62,7 @@ back; 3 that user action is required.`,
 // unlimitedColumns is wider than any terminal, so that lines in a file or a pipe are not wrapped.
 const unlimitedColumns = 1 << 20
 
-func printExplanation(out io.Writer, output output, explanation Explanation) error {
+func printExplanation(out io.Writer, output output, explanation explain.Explanation) error {
 	if output.isDocument() {
 		return output.printDocument(out, explanation)
 	}

@@ -47,6 +47,7 @@ type FakeCluster struct {
 	uninstalled map[string]bool
 	denied      []string
 	requestErr  error
+	onRequest   func()
 	streams     []watch.Interface
 }
 
@@ -329,9 +330,19 @@ func (w *FakeCluster) FailRequests(err error) {
 	w.streams = nil
 }
 
+// CountRequests calls a function at each request of the user, from then on.
+func (w *FakeCluster) CountRequests(count func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.onRequest = count
+}
+
 func (w *FakeCluster) requestError(scheme *runtime.Scheme, o runtime.Object, name string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.onRequest != nil {
+		w.onRequest()
+	}
 	if w.requestErr != nil {
 		return w.requestErr
 	}

@@ -77,7 +77,17 @@ func (s *Session) PlanCommand(ctx context.Context, command Command, namespace st
 	if err != nil {
 		return nil, err
 	}
-	p := &PlannedCommand{Command: command, Key: keyOf(object), object: object}
+	return planFor(command, object)
+}
+
+// PlanObserved is PlanCommand for a release that was observed.
+func PlanObserved(command Command, observed explain.Observation) (*PlannedCommand, error) {
+	return planFor(command, objectOf(observed))
+}
+
+// planFor returns the changes of a command for a release.
+func planFor(command Command, object client.Object) (p *PlannedCommand, err error) {
+	p = &PlannedCommand{Command: command, Key: keyOf(object), object: object}
 	switch object := object.(type) {
 	case *flaggerv1.Canary:
 		err = p.planForCanary(object)
@@ -94,7 +104,7 @@ func (s *Session) SendCommand(ctx context.Context, p *PlannedCommand) error {
 	if p.workload != nil {
 		return p.describeWorkloadError(p.workload.object, s.Client.Patch(ctx, p.workload.object, p.workload.patch))
 	}
-	subject := p.subject()
+	subject := p.Subject()
 	for range maxAttempts {
 		err := s.applyChanges(ctx, p.object, p.changes)
 		if err == nil {
@@ -107,7 +117,7 @@ func (s *Session) SendCommand(ctx context.Context, p *PlannedCommand) error {
 		if err != nil {
 			return err
 		}
-		if next.subject() != subject {
+		if next.Subject() != subject {
 			return p.newError(ErrRefused, "has reached another step or begun another release meanwhile: look at it, then repeat the command")
 		}
 		next.answer = p.answer
@@ -116,8 +126,9 @@ func (s *Session) SendCommand(ctx context.Context, p *PlannedCommand) error {
 	return p.newError(ErrUnreachable, "changes too often for a write: repeat the command")
 }
 
-// subject identifies what the command applies to: a release or its step; for pause and resume, the object.
-func (p *PlannedCommand) subject() string {
+// Subject identifies what the command applies to: a release or its step; for pause and resume, the object. A plan with another
+// subject is not what the user saw.
+func (p *PlannedCommand) Subject() string {
 	uid, verb := string(p.object.GetUID()), canaryVerbs[p.Command]
 	if verb == "" {
 		return uid

@@ -35,6 +35,8 @@ type State struct {
 	Controller explain.Controller
 	// Interruptions has one sentence for each interrupted stream.
 	Interruptions []string
+	// Lost is true while the cluster does not respond, so that the state may be outdated.
+	Lost bool
 }
 
 // The delays of observations and of connections.
@@ -217,6 +219,7 @@ func (f *follower) emitState() bool {
 	}
 	slices.SortFunc(state.Releases, func(a, b explain.Observation) int { return a.Key().Compare(b.Key()) })
 	state.Interruptions = f.interruptionSentences()
+	state.Lost = slices.ContainsFunc(state.Interruptions, func(text string) bool { return strings.HasPrefix(text, unreachablePrefix) })
 	return f.emit(state)
 }
 

@@ -3,6 +3,8 @@ package cluster
 import (
 	"context"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/cli/explain"
@@ -14,6 +16,15 @@ func (s *Session) History(ctx context.Context, namespace string, name Name) (exp
 	if err != nil {
 		return explain.History{}, err
 	}
+	return s.historyOf(ctx, object)
+}
+
+// HistoryOf is History for a release that was observed.
+func (s *Session) HistoryOf(ctx context.Context, observed explain.Observation) (explain.History, error) {
+	return s.historyOf(ctx, objectOf(observed))
+}
+
+func (s *Session) historyOf(ctx context.Context, object client.Object) (explain.History, error) {
 	switch object := object.(type) {
 	case *argov1.Rollout:
 		return s.rolloutHistory(ctx, object)

@@ -30,9 +30,8 @@ const maxEventMessage = 1024
 // name is missing if the API server does not return it.
 func (s *Session) RecordCommand(ctx context.Context, p *PlannedCommand, reason string) error {
 	message := cmp.Or(p.answer, string(p.Command)) + " requested"
-	review := &authenticationv1.SelfSubjectReview{}
-	if err := s.Client.Create(ctx, review); err == nil && review.Status.UserInfo.Username != "" {
-		message += " by " + review.Status.UserInfo.Username
+	if user, err := s.UserName(ctx); err == nil && user != "" {
+		message += " by " + user
 	}
 	if reason != "" {
 		message += ": " + reason
@@ -54,6 +53,15 @@ func (s *Session) RecordCommand(ctx context.Context, p *PlannedCommand, reason s
 		return describeError("record the command in an Event"+inNamespace(p.Key.Namespace), err, p.Key.Kind)
 	}
 	return nil
+}
+
+// UserName returns the name by which the API server knows the user. Errors: ErrUnreachable.
+func (s *Session) UserName(ctx context.Context) (string, error) {
+	review := &authenticationv1.SelfSubjectReview{}
+	if err := s.Client.Create(ctx, review); err != nil {
+		return "", describeError("review the own user", err, explain.KindCanary)
+	}
+	return review.Status.UserInfo.Username, nil
 }
 
 // ControllerWarning returns a sentence if no controller is known that carries out a sent command; empty: one was found, or the

@@ -358,6 +358,8 @@ type Observation interface {
 	Images() Images
 	// QueueState returns whether the release may start; nil: the number of releases in progress is not limited, or unknown.
 	QueueState() *release.QueueState
+	// Measurements returns the values of the checks of the described release that the cluster retains.
+	Measurements(r *Release) []Series
 	// Describe describes the release at that time.
 	Describe(now time.Time) Release
 }

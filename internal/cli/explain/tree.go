@@ -22,6 +22,9 @@ import (
 type Tree struct {
 	// Revisions are sorted from the newest to the oldest.
 	Revisions []TreeRevision `json:"revisions"`
+	// Changes are the differences between the pod templates of the new revision and of the one that serves users; none: they are
+	// equal, or one of them is unknown.
+	Changes []TemplateChange `json:"changes,omitempty"`
 	// AnalysisRuns and Experiments of a Rollout are those in progress, and the unsuccessful ones of a release that was not promoted.
 	AnalysisRuns []TreeRun `json:"analysisRuns,omitempty"`
 	Experiments  []TreeRun `json:"experiments,omitempty"`
@@ -170,7 +173,11 @@ func (observed *Canary) Tree(o TreeObjects, now time.Time) Tree {
 			side.revision.Workloads = []TreeWorkload{o.workload(side.object)}
 		}
 	}
-	return Tree{Revisions: []TreeRevision{target, primary}, Unread: o.Unread}
+	t := Tree{Revisions: []TreeRevision{target, primary}, Unread: o.Unread}
+	if o.Target != nil && o.Primary != nil {
+		t.Changes = TemplateChanges(targetTemplate(o.Primary.Template), o.Target.Template)
+	}
+	return t
 }
 
 // workload returns the tree of a workload of a Canary.
@@ -320,7 +327,19 @@ func (observed *Rollout) Tree(o TreeObjects, now time.Time) Tree {
 		}
 	}
 	t.AnalysisRuns, t.Experiments = observed.currentRuns(&r), observed.currentExperiments(&r)
+	if stable, current := o.templateOf(s.Status.StableRS), o.templateOf(s.Hash); stable != nil && current != nil {
+		t.Changes = TemplateChanges(*stable, *current)
+	}
 	return t
+}
+
+// templateOf returns the pod template of a ReplicaSet; nil: there is none.
+func (o TreeObjects) templateOf(hash string) *corev1.PodTemplateSpec {
+	i := slices.IndexFunc(o.ReplicaSets, func(rs appsv1.ReplicaSet) bool { return hash != "" && rs.Labels[argov1.PodTemplateHashLabel] == hash })
+	if i < 0 {
+		return nil
+	}
+	return &o.ReplicaSets[i].Spec.Template
 }
 
 // roles returns the roles of a revision; none for an old one.

@@ -1,0 +1,185 @@
+package dashboard
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/serin-dev/serin/internal/cli/cluster"
+	"github.com/serin-dev/serin/internal/cli/explain"
+)
+
+// The documents of the API. Fields are added to them, never renamed or removed. Times are in UTC.
+
+// Fleet is all selected releases, or those that changed.
+type Fleet struct {
+	Status
+
+	// Complete is true if Releases contains all releases; else it contains those that changed, and Removed those that were deleted.
+	Complete bool                   `json:"complete"`
+	Releases []explain.FleetRelease `json:"releases"`
+	Removed  []ReleaseKey           `json:"removed,omitempty"`
+}
+
+// ReleaseKey identifies a release.
+type ReleaseKey struct {
+	Kind      explain.Kind `json:"kind"`
+	Namespace string       `json:"namespace"`
+	Name      string       `json:"name"`
+}
+
+// Status is what is known about the cluster.
+type Status struct {
+	// Controller reports whether a controller acts on the releases.
+	Controller explain.Controller `json:"controller"`
+	// Notes are sentences about what is missing in the data, or may be outdated.
+	Notes []string `json:"notes,omitempty"`
+	// Lost is true while the cluster does not respond. The data are those of the time Observed.
+	Lost     bool      `json:"lost"`
+	Observed time.Time `json:"observed,omitzero"`
+	// Now is the time of the server, by which the browser computes countdowns.
+	Now time.Time `json:"now"`
+	// Summary counts the releases of each group.
+	Summary explain.Summary `json:"summary"`
+}
+
+// Detail is one release.
+type Detail struct {
+	explain.Explanation
+
+	// Status is what is known about the cluster. Its controller is also that of the explanation.
+	Status Status               `json:"status"`
+	Fleet  explain.FleetRelease `json:"fleet"`
+	// Actions are the commands that the viewer may send.
+	Actions []Action `json:"actions"`
+	// Weights are the shares of requests since the release began, or since it was first observed.
+	Weights []explain.WeightPoint `json:"weights,omitempty"`
+	// Measurements are the values of its checks.
+	Measurements []explain.Series `json:"measurements,omitempty"`
+	// History are the releases that the cluster retains, newest first.
+	History []explain.PastRelease `json:"history"`
+	// Gone is true if the release was deleted.
+	Gone bool `json:"gone,omitempty"`
+}
+
+// Action is a command for a release.
+type Action struct {
+	// Verb is the verb of the command, as in serin VERB NAME. Full and Gate are its arguments.
+	Verb string `json:"verb"`
+	Full bool   `json:"full,omitempty"`
+	Gate string `json:"gate,omitempty"`
+	// Effect is the consequence, in a sentence without a full stop; empty if the command is refused.
+	Effect string `json:"effect,omitempty"`
+	// Refused is the reason why the command has no effect now.
+	Refused string `json:"refused,omitempty"`
+	// Confirm is true if the viewer must confirm the command by the name of the release.
+	Confirm bool `json:"confirm,omitempty"`
+	// Run identifies what the command is for. An order with another value is refused.
+	Run string `json:"run,omitempty"`
+}
+
+// Order is the request to send a command.
+type Order struct {
+	Verb string `json:"verb"`
+	Full bool   `json:"full"`
+	Gate string `json:"gate"`
+	// Run is that of the Action that the viewer chose.
+	Run string `json:"run"`
+	// Reason is recorded with the command.
+	Reason string `json:"reason"`
+}
+
+// OrderResult is the response to an order that was sent.
+type OrderResult struct {
+	Effect   string   `json:"effect"`
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// Permission reports whether the viewer may control a release.
+type Permission struct {
+	Allowed bool `json:"allowed"`
+	// Missing are the permissions that the viewer lacks, such as: patch on canaries in namespace shop.
+	Missing []string `json:"missing,omitempty"`
+}
+
+// Problem is the response to a request that failed.
+type Problem struct {
+	// Error is a message for the viewer: what is wrong, and what to do.
+	Error string `json:"error"`
+}
+
+// commands are the commands for releases, in the order in which they are shown.
+var commands = []struct {
+	command cluster.Command
+	verb    string
+	full    bool
+}{
+	{cluster.Promote, "promote", false},
+	{cluster.PromoteFull, "promote", true},
+	{cluster.Abort, "abort", false},
+	{cluster.Pause, "pause", false},
+	{cluster.Resume, "resume", false},
+	{cluster.Retry, "retry", false},
+}
+
+// actionsFor returns the commands for an observed release with their consequences.
+func actionsFor(observed explain.Observation, r *explain.Release) []Action {
+	var out []Action
+	for _, gate := range r.Gates {
+		if !gate.AwaitsApproval() {
+			continue
+		}
+		approve := planAction(cluster.Promote, "approve", observed)
+		approve.Gate = gate.Name
+		deny := planAction(cluster.Abort, "deny", observed)
+		deny.Gate = gate.Name
+		out = append(out, approve, deny)
+	}
+	for _, c := range commands {
+		if (c.command == cluster.Pause) == r.Suspended && (c.command == cluster.Pause || c.command == cluster.Resume) {
+			continue // one of the two applies
+		}
+		action := planAction(c.command, c.verb, observed)
+		action.Full = c.full
+		out = append(out, action)
+	}
+	if r.Kind == explain.KindRollout {
+		out = append(out, Action{Verb: "undo", Effect: "returns to the template of the previous revision, as a new release", Confirm: true})
+	}
+	return append(out, Action{Verb: "restart", Effect: restartEffect(r.Kind), Confirm: true})
+}
+
+func restartEffect(kind explain.Kind) string {
+	if kind == explain.KindRollout {
+		return "replaces all pods, a few at a time"
+	}
+	return "releases the same version with new pods"
+}
+
+// planAction describes a command for a release in its observed state.
+func planAction(command cluster.Command, verb string, observed explain.Observation) Action {
+	planned, err := cluster.PlanObserved(command, observed)
+	if err != nil {
+		return Action{Verb: verb, Refused: refusal(err, observed.Key())}
+	}
+	action := Action{Verb: verb, Effect: planned.Effect, Run: planned.Subject(), Confirm: planned.Skips != "" || command == cluster.Abort}
+	if planned.Skips != "" {
+		action.Effect = planned.Skips
+	}
+	if planned.Paused {
+		action.Effect += ", after it is resumed"
+	}
+	return action
+}
+
+// refusal returns the reason in the error of a command that is not sent, without the name of the release, which the page shows.
+func refusal(err error, key explain.Key) string {
+	text := err.Error()
+	for _, kind := range []error{cluster.ErrNoEffect, cluster.ErrRefused} {
+		if errors.Is(err, kind) {
+			text = strings.TrimPrefix(text, kind.Error()+": ")
+		}
+	}
+	return strings.TrimPrefix(text, fmt.Sprintf("%s %s in namespace %s ", key.Kind, key.Name, key.Namespace))
+}
