@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -127,7 +128,7 @@ var commands = []struct {
 func actionsFor(observed explain.Observation, r *explain.Release) []Action {
 	var out []Action
 	for _, gate := range r.Gates {
-		if !gate.AwaitsApproval() {
+		if !gate.AwaitsApproval() || r.Kind == explain.KindRollout { // promote and abort of a Rollout answer its only gate
 			continue
 		}
 		approve := planAction(cluster.Promote, "approve", observed)
@@ -159,18 +160,24 @@ func restartEffect(kind explain.Kind) string {
 
 // planAction describes a command for a release in its observed state.
 func planAction(command cluster.Command, verb string, observed explain.Observation) Action {
+	key := observed.Key()
 	planned, err := cluster.PlanObserved(command, observed)
 	if err != nil {
-		return Action{Verb: verb, Refused: refusal(err, observed.Key())}
+		return Action{Verb: verb, Refused: refusal(err, key)}
 	}
-	action := Action{Verb: verb, Effect: planned.Effect, Run: planned.Subject(), Confirm: planned.Skips != "" || command == cluster.Abort}
-	if planned.Skips != "" {
-		action.Effect = planned.Skips
-	}
+	action := Action{Verb: verb, Effect: cmp.Or(planned.Skips, consequences[command], "the "+string(key.Kind)+" "+planned.Effect), Run: planned.Subject(), Confirm: planned.Skips != "" || command == cluster.Abort}
 	if planned.Paused {
 		action.Effect += ", after it is resumed"
 	}
 	return action
+}
+
+// consequences describe commands whose effect does not depend on the state of the release.
+var consequences = map[cluster.Command]string{
+	cluster.Abort:  "routes all requests to the previous version and ends the release as failed",
+	cluster.Pause:  "freezes the release and its traffic until it is resumed",
+	cluster.Resume: "continues the release",
+	cluster.Retry:  "releases the failed version again, unchanged",
 }
 
 // refusal returns the reason in the error of a command that is not sent, without the name of the release, which the page shows.
@@ -181,5 +188,8 @@ func refusal(err error, key explain.Key) string {
 			text = strings.TrimPrefix(text, kind.Error()+": ")
 		}
 	}
-	return strings.TrimPrefix(text, fmt.Sprintf("%s %s in namespace %s ", key.Kind, key.Name, key.Namespace))
+	if rest, ok := strings.CutPrefix(text, fmt.Sprintf("%s %s in namespace %s ", key.Kind, key.Name, key.Namespace)); ok {
+		return "the " + string(key.Kind) + " " + rest
+	}
+	return text
 }

@@ -79,6 +79,9 @@ func NewFleetRelease(observed Observation, r *Release) FleetRelease {
 		Images: observed.Images(), Weight: r.Weight, Mirrored: r.Mirrored, Step: r.Step, TotalSteps: r.TotalSteps,
 		FailedChecks: r.FailedChecks, Threshold: r.Threshold, Suspended: r.Suspended, Since: waitsSince(r), Text: fleetText(r),
 	}
+	if len(f.Images.New) == 0 && r.LastFailure != nil {
+		f.Images.New = r.LastFailure.Images
+	}
 	if r.TotalIterations > 0 {
 		f.Step, f.TotalSteps = r.Iterations, r.TotalIterations
 	}

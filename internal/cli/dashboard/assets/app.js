@@ -66,7 +66,7 @@ function timer(time, { since = false, prefix = "", className = "" } = {}) {
 function tick(node) {
   const { since, until, prefix } = node.dataset;
   const left = until ? Date.parse(until) - now() : now() - Date.parse(since) - 999;
-  const text = prefix + (until && left <= 0 ? "now" : duration(left));
+  const text = until && left <= 0 ? "now" : prefix + duration(left);
   if (node.textContent !== text) node.textContent = text;
 }
 
@@ -316,7 +316,7 @@ function showFleet() {
         if (known) {
           const hadFocus = known.node.contains(document.activeElement);
           known.node.replaceWith(node);
-          if (hadFocus) (node.matches("a") ? node : node.querySelector("button"))?.focus({ preventScroll: true });
+          if (hadFocus) node.querySelector("a, button")?.focus({ preventScroll: true });
         }
         known = { node, content };
         nodes.set(item.key, known);
@@ -404,12 +404,12 @@ function imagesText(images) {
 function rowOf(r) {
   const { icon, word } = groupOf[r.group];
   const checks = (r.checks ?? []).map((check) => ({ pass: "✓ ", fail: "✕ " }[check.verdict] ?? "… ") + check.name).join("  ");
-  const progress = r.totalSteps ? `step ${r.step || 0} of ${r.totalSteps}` : r.mirrored ? "mirror" : r.group === "idle" ? "" : r.weight + "%";
+  const progress = r.totalSteps && r.group !== "idle" && r.group !== "failed" ? `step ${r.step || 0} of ${r.totalSteps}` : r.mirrored ? "mirror" : r.group === "idle" || r.group === "failed" ? "" : r.weight + "%";
   return el("div", { role: "listitem" }, el("a", { class: "row", href: pathOf(r), "data-link": true },
     el("span", { class: "chip " + r.group }, el("span", { "aria-hidden": "true" }, icon), r.phase || word),
     el("span", {}, el("span", { class: "name clip two" }, r.name), el("span", { class: "muted clip two" }, `${r.namespace} · ${r.kind}`)),
     el("span", { class: "images mono two" }, imagesText(r.images)),
-    el("span", { class: "ladder" }, r.group === "idle" ? "" : ladder(r), el("span", { class: "muted" }, progress)),
+    el("span", { class: "ladder" }, r.group === "idle" || r.group === "failed" ? "" : ladder(r), el("span", { class: "muted" }, progress)),
     el("span", { class: "why" }, el("span", { class: "two" }, r.text), checks && el("span", { class: "muted clip two" }, checks)),
     r.place ? el("span", { class: "countdown" }, `${r.place.position} of ${r.place.waiting}`) : r.until ? timer(r.until, { className: "countdown" }) : r.since ? timer(r.since, { since: true, className: "countdown muted" }) : el("span")));
 }
@@ -464,7 +464,7 @@ function showRelease(kind, namespace, name, part) {
 
   function overviewPage(r, fleet) {
     return el("div", { class: "grid" },
-      panel("Why", el("div", { class: "answer" }, sentences(detail.sentences), fleet.end && r.state !== "idle" && el("p", {}, "Earliest end: ", timer(fleet.end, { prefix: "in " })))),
+      panel("Why", el("div", { class: "answer" }, sentences(detail.sentences), fleet.end && r.state !== "idle" && fleet.group !== "needs-user" && el("p", {}, "Earliest end: ", timer(fleet.end, { prefix: "in " })))),
       panel("Actions", actions(r)),
       panel("Traffic", weightChart(r), "wide"),
       panel("Checks", checks(r)),
@@ -480,9 +480,9 @@ function showRelease(kind, namespace, name, part) {
     return [missing && el("p", { class: "muted", id: "missing" }, missing), el("div", { class: "actions" }, detail.actions.map((action) => {
       const isDisabled = !permission || Boolean(missing) || Boolean(action.refused);
       return el("button", {
-        id: "action-" + actionWords(action).replaceAll(" ", "-"), disabled: isDisabled, "aria-describedby": missing && "missing", class: action.gate && !isDisabled && "primary",
+        id: "action-" + actionWords(action).replaceAll(" ", "-"), disabled: isDisabled, "aria-describedby": missing && "missing", class: !isDisabled && (action.verb === "approve" || (action.verb === "promote" && !action.full)) && "primary",
         onclick: () => order(r, action),
-      }, actionWords(action), el("small", {}, action.refused ?? action.effect ?? ""));
+      }, actionWords(action), el("small", {}, sentence(action.refused ?? action.effect)));
     }))];
   }
 
@@ -524,7 +524,7 @@ function showRelease(kind, namespace, name, part) {
 
   function weightChart(r) {
     const points = detail.weights ?? [], future = r.steps ?? [];
-    if (!points.length) return el("p", { class: "muted" }, "No traffic was observed yet.");
+    if (!points.length || (r.state === "idle" && points.length < 2)) return el("p", { class: "muted" }, "No release is in progress.");
     const width = 900, height = 170, left = 40, right = 12, top = 10, bottom = 24, current = now();
     const start = Date.parse(points[0].at), end = Math.max(current, ...future.map((step) => Date.parse(step.at)), start + 1000);
     const x = (time) => left + (time - start) / (end - start) * (width - left - right);
@@ -534,13 +534,13 @@ function showRelease(kind, namespace, name, part) {
     path += `H${x(current)}`;
     let ghost = `M${x(current)},${y(r.weight)}`;
     for (const step of future) ghost += `H${x(Math.max(current, Date.parse(step.at)))}V${y(step.weight)}`;
-    return [el("div", { class: "scroll" }, svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": `The new revision receives ${r.weight}% of the requests` },
+    return [el("div", { class: "scroll" }, svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `The new revision receives ${r.weight}% of the requests` },
       [0, 50, 100].map((weight) => [svg("line", { class: "axis", x1: left, x2: width - right, y1: y(weight), y2: y(weight) }), svg("text", { x: 4, y: y(weight) + 4 }, weight + "%")]),
       svg("line", { class: "now", x1: x(current), x2: x(current), y1: top, y2: height - bottom }),
       svg("path", { class: "line", d: path }), future.length ? svg("path", { class: "ghost", d: ghost }) : [],
       svg("text", { x: left, y: height - 6 }, clock(start)), svg("text", { x: Math.min(x(current), width - 130), y: height - 6 }, "now " + clock(current)),
-      future.length ? svg("text", { x: width - 70, y: height - 6 }, clock(end)) : [])),
-    el("p", { class: "muted" }, "Solid: the weight of the new revision since it was first observed. Dashed: the remaining steps if nothing fails.")];
+      end - current > (end - start) / 4 ? svg("text", { x: width - 70, y: height - 6 }, clock(end)) : [])),
+    el("p", { class: "muted" }, `Solid: the weight of the ${r.kind === "Canary" ? "canary" : "new revision"} since the dashboard first observed it. Dashed: the remaining steps if nothing fails.`)];
   }
 
   function checks(r) {
@@ -591,7 +591,7 @@ function showRelease(kind, namespace, name, part) {
   function pastReleases() {
     if (!detail.history?.length) return el("p", { class: "muted" }, "No earlier release is known.");
     return table(["Revision", "Images", "Start", "Result"], detail.history.slice(0, 10).map((past) => [
-      past.revision, (past.images ?? []).map(tagOf).join(", "), date(past.start),
+      shortHash(past.revision), (past.images ?? []).map(tagOf).join(", "), date(past.start),
       [past.result || "-", past.cause && el("div", { class: "muted" }, past.cause.message ?? "", past.cause.value && ` (value ${past.cause.value}, limit ${past.cause.limit})`), past.command && el("div", { class: "muted" }, past.command)],
     ]));
   }
@@ -646,7 +646,7 @@ function showRelease(kind, namespace, name, part) {
   }
 
   function checkPage() {
-    const output = el("div", {}, checkReport ? checkSections(checkReport) : el("p", { class: "muted" }, "Checks the cluster and this release, as serin check does."));
+    const output = el("div", { class: "grid" }, checkReport ? checkSections(checkReport) : el("p", { class: "muted" }, "Checks the cluster and this release, as serin check does."));
     return panel("Check", [el("button", { id: "run-check", onclick: async (event) => {
       event.target.disabled = true;
       try {
@@ -665,11 +665,28 @@ const actionWords = (action) => {
   return (words[action.verb] ?? action.verb) + (action.gate ? " " + action.gate : "");
 };
 
+const shortHash = (revision = "") => (revision.length > 12 ? el("abbr", { title: revision }, revision.slice(0, 11)) : revision);
+
 const sentence = (text = "") => (text ? text[0].toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".") : "");
 
 // sentences renders an explanation: a line that begins with two blanks is a command or a query.
 function sentences(all = []) {
-  return all.map((text) => (text.startsWith("  ") ? el("pre", {}, text.trim()) : el("p", {}, text)));
+  return all.map((text) => (text.startsWith("  ") ? el("pre", {}, text.trim()) : el("p", {}, liveText(text))));
+}
+
+// liveText replaces the durations in a sentence, which was true at the time of the server, by timers.
+function liveText(text) {
+  const parts = [], pattern = /(\bin |\bfor |Z \()((?:\d+[dhms])+)(?= \(|\))/g;
+  const units = { d: 86400, h: 3600, m: 60, s: 1 };
+  let end = 0;
+  for (const match of text.matchAll(pattern)) {
+    let seconds = 0;
+    for (const [, count, unit] of match[2].matchAll(/(\d+)([dhms])/g)) seconds += count * units[unit];
+    const since = match[1] !== "in ", at = new Date(now() + (since ? -1000 : 1000) * seconds).toISOString();
+    parts.push(text.slice(end, match.index) + match[1], timer(at, { since }));
+    end = match.index + match[0].length;
+  }
+  return [...parts, text.slice(end)];
 }
 
 function panel(heading, content, className = "") {
@@ -695,10 +712,10 @@ function checkStatus(status) {
 
 function showSetup() {
   title("Setup");
-  disconnect();
-  const output = el("div", {}, el("p", { class: "muted" }, "Checking…"));
+  connect("?namespace=.", { fleet: setStatus }); // the status alone: no namespace has this name
+  const output = el("div", { class: "grid" }, el("p", { class: "muted" }, "Checking…"));
   const run = el("button", { onclick: check }, "Check again");
-  main.replaceChildren(el("h1", {}, "Setup"), el("p", {}, "What Serin needs in this cluster, as serin check reports it."), run, output,
+  main.replaceChildren(el("h1", {}, "Setup"), el("p", {}, "What Serin needs in this cluster, as serin check reports it."), el("div", { class: "toolbar" }, run), output,
     el("p", { class: "muted" }, `Serin ${document.body.dataset.version}`));
   async function check() {
     run.disabled = true;
@@ -715,7 +732,7 @@ function showSetup() {
 function checkSections(report) {
   return report.sections.map((section) => panel(section.name, section.results.map((result) => el("div", {},
     el("p", {}, checkStatus(result.status), " ", result.check, result.message && el("span", { class: "muted" }, ": " + result.message)),
-    result.fix && el("pre", {}, result.fix)))));
+    result.fix && el("pre", {}, result.fix))), "wide"));
 }
 
 $("cluster").textContent = document.body.dataset.cluster;

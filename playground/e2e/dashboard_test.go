@@ -1,0 +1,178 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/playground/apiproxy"
+	"github.com/serin-dev/serin/playground/browser"
+)
+
+// startDashboard starts a dashboard and returns the link that it prints.
+func startDashboard(t *testing.T, kubeconfig, namespace string) string {
+	t.Helper()
+	dashboard := commandRunner{t, kubeconfig}.start("dashboard", "-n", namespace, "--controller-flags=-namespace="+namespace)
+	dashboard.waitForOutput("\n")
+	printed, _ := dashboard.printed()
+	return strings.TrimSpace(printed)
+}
+
+// proxiedKubeconfig returns a kubeconfig for a proxy of the API server, which the test can close.
+func proxiedKubeconfig(t *testing.T) (string, *apiproxy.Proxy) {
+	t.Helper()
+	proxy, err := apiproxy.Start(t.Context(), shared.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.LoadFromFile(shared.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cluster := range config.Clusters {
+		cluster.Server, cluster.CertificateAuthority, cluster.CertificateAuthorityData = proxy.URL, "", nil
+	}
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		t.Fatal(err)
+	}
+	return file, proxy
+}
+
+// checkPage checks that a page can be used by everyone, in both colour schemes, and takes a screenshot of it.
+func checkPage(t *testing.T, page *browser.Page, name string) {
+	t.Helper()
+	for _, scheme := range []string{"light", "dark"} {
+		page.PreferColorScheme(scheme)
+		for _, barrier := range page.Barriers() {
+			t.Errorf("page %s, %s: %s", name, scheme, barrier)
+		}
+		page.Screenshot(name + "-" + scheme)
+	}
+	page.Resize(360, 740)
+	if width := browser.Evaluate[int](page, "document.documentElement.scrollWidth"); width > 360 {
+		t.Errorf("page %s is %d pixels wide on a screen of 360", name, width)
+	}
+	page.Screenshot(name + "-phone")
+	page.Resize(1280, 900)
+	page.PreferColorScheme("light")
+}
+
+// hostileText must appear as it is: it runs no script and becomes no element.
+const hostileText = `<img src="missing" onerror="window.hostile = true"><b>bold</b>`
+
+// TestDashboardShowsAndControlsAReleaseInABrowser follows a Rollout from the list to its promotion with the mouse, and ends with an
+// API server that stops.
+func TestDashboardShowsAndControlsAReleaseInABrowser(t *testing.T) {
+	t.Parallel()
+	const namespace = "dashboard"
+	page := browser.Open(t)
+	s := startEnvironment(t, namespace)
+	s.apply(rolloutManifest(t, "cart", 2, `{canary: {steps: [{setWeight: 50}, {pause: {}}, {setWeight: 100}]}}`))
+	healthy := s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+	kubeconfig, proxy := proxiedKubeconfig(t)
+	page.Open(startDashboard(t, kubeconfig, namespace))
+	page.WaitForText("Idle (1)")
+	page.Click("#list button")
+	page.WaitForText("Healthy")
+	page.Click("#list button")
+
+	s.releaseVersion("cart", "v2")
+	page.WaitForText("Needs you (1)")
+	page.WaitForText("until the user promotes the rollout")
+	checkPage(t, page, "fleet")
+	s.createEvent(&healthy, hostileText)
+	page.Press("j", "Enter") // the first release, without the mouse
+	page.WaitForText("step 2 of 3; the new revision receives 50% of the traffic")
+	page.WaitForText(hostileText)
+	if hostile := browser.Evaluate[bool](page, "Boolean(window.hostile || document.querySelector('main img, main b'))"); hostile {
+		t.Error("a text of the cluster became a part of the page")
+	}
+	checkPage(t, page, "release")
+	for _, part := range []string{"analysis", "report", "check"} {
+		page.Click(fmt.Sprintf(`a[href$="/%s"]`, part))
+		page.WaitUntil(fmt.Sprintf("location.pathname.endsWith('/%s') && document.querySelector('main h1')", part))
+		if part == "check" {
+			page.Click("#run-check")
+			page.WaitForText("Kubernetes v")
+		}
+		checkPage(t, page, part)
+	}
+	page.Click(`a[href="/setup"]`)
+	page.WaitForText("Kubernetes v")
+	checkPage(t, page, "setup")
+	page.Click(`a.brand`)
+	page.Click(`a.row`)
+
+	page.Click("#action-Abort") // the name is missing
+	page.WaitUntil("document.querySelector('dialog button[type=submit]').disabled")
+	checkPage(t, page, "confirm")
+	page.Click("dialog button[type=button]")
+	page.Click("#action-Promote")
+	page.Type("dialog input[name=reason]", "tested by hand")
+	page.Click("dialog button[type=submit]")
+	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+	page.WaitForText("is idle (Healthy")
+	page.WaitForText("tested by hand")
+	page.Screenshot("promoted")
+	if errors := page.Errors(); len(errors) > 0 {
+		t.Errorf("the console of the page contains %q", errors)
+	}
+
+	if err := proxy.Close(); err != nil {
+		t.Fatal(err)
+	}
+	page.WaitUntil("document.body.classList.contains('lost')")
+	page.WaitForText("The data are")
+	page.WaitForText("The cluster does not respond")
+	checkPage(t, page, "lost")
+}
+
+// TestDashboardOfAReaderSendsNoCommands: a user who may read everything sees everything and can press nothing.
+func TestDashboardOfAReaderSendsNoCommands(t *testing.T) {
+	t.Parallel()
+	const namespace = "dashboard-reader"
+	page := browser.Open(t)
+	s := startEnvironment(t, namespace)
+	s.apply(rolloutManifest(t, "cart", 1, `{canary: {steps: [{setWeight: 50}, {pause: {}}]}}`))
+	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+	s.releaseVersion("cart", "v2")
+	s.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
+	page.Open(startDashboard(t, readerKubeconfig(t, namespace), namespace))
+	page.WaitForText("Needs you (1)")
+	page.Click("a.row")
+	page.WaitForText("Needs patch on rollouts in namespace " + namespace + " and patch on rollouts/status in namespace " + namespace)
+	page.WaitForText("pods ready")
+	if enabled := browser.Evaluate[int](page, "document.querySelectorAll('.actions button:not(:disabled)').length"); enabled > 0 {
+		t.Errorf("%d commands can be sent", enabled)
+	}
+	if all := browser.Evaluate[int](page, "document.querySelectorAll('.actions button').length"); all < 5 {
+		t.Errorf("%d commands are shown, want all", all)
+	}
+	checkPage(t, page, "reader")
+	if errors := page.Errors(); len(errors) > 0 {
+		t.Errorf("the console of the page contains %q", errors)
+	}
+}
+
+// createEvent creates an event about a Rollout.
+func (s *environment) createEvent(about *argov1.Rollout, message string) {
+	s.t.Helper()
+	now := metav1.Now()
+	_, err := shared.Client.CoreV1().Events(s.namespace).Create(s.t.Context(), &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{GenerateName: "test-"},
+		InvolvedObject: corev1.ObjectReference{APIVersion: argov1.SchemeGroupVersion.String(), Kind: argov1.RolloutKind, Namespace: s.namespace, Name: about.Name, UID: about.UID},
+		Type:           corev1.EventTypeWarning, Reason: "Test", Message: message, FirstTimestamp: now, LastTimestamp: now, Count: 1,
+	}, metav1.CreateOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
