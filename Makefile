@@ -82,6 +82,10 @@ bench-days: ## Measure what a process keeps after each of thirty days of release
 	go build -C playground -o ../bin/bench ./bench
 	@bin/bench -days 30 -releases 1000 -steps 2 -interval 2s $(ARGS)
 
+.PHONY: screenshots
+screenshots: ## Take the pictures of the dashboard in docs/images, in Chromium
+	@hack/screenshots.sh
+
 .PHONY: lint
 lint: ## Run golangci-lint over the code and Vale over the documents (ARGS=--fix repairs and formats)
 	@hack/lint.sh $(ARGS)

@@ -41,8 +41,9 @@ fresh() {
 }
 
 # One package at a time: those that start a cluster want the machine for themselves. Only Debian has the packages in which
-# nginx comes; go test keeps quiet about what it skips.
+# nginx and Chromium come; go test keeps quiet about what it skips.
 playground() {
+	hack/browser.sh || return
 	(cd playground && go run ./cmd/playground path nginx >/dev/null) || echo "So the tests on ingress-nginx are skipped."
 	(cd playground && go test -p 1 -timeout 40m ./...)
 }

@@ -97,7 +97,7 @@ func isLoopback(host string) bool {
 // dashboardOptions returns the options that do not depend on the address.
 func (c *commonFlags) dashboardOptions(cmd *cobra.Command, flags dashboardFlags) (dashboard.Options, error) {
 	version, _ := BuildInfo()
-	options := dashboard.Options{Version: version, Cluster: c.connection.overrides.CurrentContext}
+	options := dashboard.Options{Clock: clock.RealClock{}, Version: version, Cluster: c.connection.overrides.CurrentContext}
 	namespace := ""
 	if flags.auth == authToken {
 		config, current, err := c.connection.load()

@@ -34,7 +34,7 @@ const timeout = 60 * time.Second
 // Page is one page in a browser of its own.
 type Page struct {
 	t   testing.TB
-	ctx context.Context
+	ctx context.Context //nolint:containedctx // the browser of the test
 
 	mu     sync.Mutex
 	errors []string
@@ -67,7 +67,7 @@ func Open(t testing.TB) *Page {
 	p := &Page{t: t, ctx: ctx}
 	t.Cleanup(func() {
 		if t.Failed() {
-			p.Screenshot("failed-" + strings.ReplaceAll(t.Name(), "/", "-"))
+			p.Screenshot("failed-" + strings.ReplaceAll(t.Name(), "/", "-")) //nolint:contextcheck // in the context of the browser
 		}
 		_ = chromedp.Cancel(ctx) // waits until the browser has ended, so that its folder can be deleted
 		cancel()
@@ -114,10 +114,16 @@ func (p *Page) Do(steps ...chromedp.Action[chromedp.Void]) {
 }
 
 // Resize sets the size of the window in pixels.
-func (p *Page) Resize(width, height int64) { p.t.Helper(); p.Do(chromedp.EmulateViewport(width, height)) }
+func (p *Page) Resize(width, height int64) {
+	p.t.Helper()
+	p.Do(chromedp.EmulateViewport(width, height))
+}
 
 // Open opens an address.
-func (p *Page) Open(address string) { p.t.Helper(); p.Do(chromedp.Navigate(address)) }
+func (p *Page) Open(address string) {
+	p.t.Helper()
+	p.Do(chromedp.Navigate(address))
+}
 
 // Click clicks the middle of the element that a CSS selector selects.
 func (p *Page) Click(selector string) {

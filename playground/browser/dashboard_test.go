@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/serin-dev/serin/internal/cli/cluster"
 	"github.com/serin-dev/serin/internal/cli/clitest"
+	"github.com/serin-dev/serin/internal/cli/cluster"
 	"github.com/serin-dev/serin/internal/cli/dashboard"
 	"github.com/serin-dev/serin/playground/browser"
 )
@@ -59,7 +59,7 @@ status: {phase: Failed, canaryWeight: 0, failedChecks: 0, iterations: 0, lastApp
 	page.WaitUntil("document.activeElement.matches('input[type=search]')")
 	browser.Evaluate[bool](page, "document.activeElement.value = '', true") // a browser suppresses the character, the protocol types it
 	page.Type("input[type=search]", "canary-0123")
-page.WaitUntil("document.querySelectorAll('#list a.row').length === 1")
+	page.WaitUntil("document.querySelectorAll('#list a.row').length === 1")
 	if address := browser.Evaluate[string](page, "location.search"); !strings.Contains(address, "q=canary-0123") {
 		t.Errorf("the address %q does not contain the filter", address)
 	}

@@ -89,14 +89,14 @@ func TestDashboardShowsAndControlsAReleaseInABrowser(t *testing.T) {
 	page.WaitForText("Needs you (1)")
 	page.WaitForText("until the user promotes the rollout")
 	checkPage(t, page, "fleet")
-	s.createEvent(&healthy, hostileText)
 	page.Press("j", "Enter") // the first release, without the mouse
 	page.WaitForText("step 2 of 3; the new revision receives 50% of the traffic")
+	checkPage(t, page, "release")
+	s.createEvent(&healthy, hostileText)
 	page.WaitForText(hostileText)
 	if hostile := browser.Evaluate[bool](page, "Boolean(window.hostile || document.querySelector('main img, main b'))"); hostile {
 		t.Error("a text of the cluster became a part of the page")
 	}
-	checkPage(t, page, "release")
 	for _, part := range []string{"analysis", "report", "check"} {
 		page.Click(fmt.Sprintf(`a[href$="/%s"]`, part))
 		page.WaitUntil(fmt.Sprintf("location.pathname.endsWith('/%s') && document.querySelector('main h1')", part))

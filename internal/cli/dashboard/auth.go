@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/utils/clock"
+
 	"github.com/serin-dev/serin/internal/cli/cluster"
 )
 
@@ -46,7 +48,7 @@ func cookieName(r *http.Request) string {
 }
 
 func setCookie(w http.ResponseWriter, r *http.Request, value string, secure bool) {
-	http.SetCookie(w, &http.Cookie{Name: cookieName(r), Value: value, Path: "/", HttpOnly: true, Secure: secure, SameSite: http.SameSiteStrictMode})
+	http.SetCookie(w, &http.Cookie{Name: cookieName(r), Value: value, Path: "/", HttpOnly: true, Secure: secure, SameSite: http.SameSiteStrictMode}) //nolint:gosec // without TLS the dashboard listens on loopback addresses only
 }
 
 // newSecret returns 256 random bits as text.
@@ -102,7 +104,7 @@ type tokenAuthenticator struct {
 	// connect creates the session of a token.
 	connect func(token string) (*cluster.Session, error)
 	newHub  func(*cluster.Session) *hub
-	now     func() time.Time
+	clock   clock.PassiveClock
 
 	mu sync.Mutex
 	// viewers are the viewers by the hashes of their tokens, cookies the hashes by the values of cookies.
@@ -132,7 +134,7 @@ func (a *tokenAuthenticator) viewer(r *http.Request) (*viewer, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	known := a.viewers[a.cookies[cookie.Value]]
-	if known == nil || a.now().After(known.until) {
+	if known == nil || a.clock.Now().After(known.until) {
 		return nil, errNotSignedIn
 	}
 	return &known.viewer, nil
@@ -144,7 +146,7 @@ func (a *tokenAuthenticator) viewerOf(ctx context.Context, token string) (*viewe
 	a.mu.Lock()
 	known := a.viewers[hash]
 	a.mu.Unlock()
-	if known != nil && a.now().Before(known.until) {
+	if known != nil && a.clock.Now().Before(known.until) {
 		return &known.viewer, nil
 	}
 	session, err := a.connect(token)
@@ -160,14 +162,14 @@ func (a *tokenAuthenticator) viewerOf(ctx context.Context, token string) (*viewe
 	if len(a.viewers) >= maxViewers {
 		return nil, fmt.Errorf("%w: too many viewers are signed in: try again later", errNotSignedIn)
 	}
-	known = &tokenViewer{viewer: viewer{hub: a.newHub(session), session: session}, until: a.now().Add(sessionTime)}
+	known = &tokenViewer{viewer: viewer{hub: a.newHub(session), session: session}, until: a.clock.Now().Add(sessionTime)}
 	a.viewers[hash] = known
 	return &known.viewer, nil
 }
 
 func (a *tokenAuthenticator) forgetExpired() {
 	for hash, known := range a.viewers {
-		if a.now().After(known.until) {
+		if a.clock.Now().After(known.until) {
 			delete(a.viewers, hash)
 		}
 	}

@@ -55,7 +55,7 @@ func (s *Server) getFleet(w http.ResponseWriter, r *http.Request, v *viewer) {
 		writeProblem(w, http.StatusBadRequest, err)
 		return
 	}
-	defer v.hub.enter(s.base)()
+	defer v.hub.enter()() //nolint:contextcheck // the hub outlives the request
 	ctx, cancel := context.WithTimeout(r.Context(), firstTimeout)
 	defer cancel()
 	for {
@@ -95,7 +95,7 @@ func (e eventWriter) write(name, id string, document any) error {
 	if id != "" {
 		name += "\nid: " + id
 	}
-	if _, err := fmt.Fprintf(e.w, "event: %s\ndata: %s\n\n", name, text); err != nil {
+	if _, err := fmt.Fprintf(e.w, "event: %s\ndata: %s\n\n", name, text); err != nil { //nolint:gosec // JSON, of a type that browsers do not render
 		return err
 	}
 	return e.control.Flush()
@@ -108,10 +108,8 @@ func (s *Server) getStream(w http.ResponseWriter, r *http.Request, v *viewer) {
 		writeProblem(w, http.StatusBadRequest, err)
 		return
 	}
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	defer context.AfterFunc(s.base, cancel)()
-	defer v.hub.enter(s.base)()
+	ctx := r.Context()    // it also ends with the server
+	defer v.hub.enter()() //nolint:contextcheck // the hub outlives the request
 	if name := r.URL.Query().Get("release"); name != "" {
 		parts := strings.Split(name, "/")
 		if len(parts) != 3 {
@@ -134,7 +132,7 @@ func streamFleet(ctx context.Context, out eventWriter, h *hub, f filter, lastID 
 	if epoch, version, ok := strings.Cut(lastID, "-"); ok && epoch == h.epoch {
 		since, _ = strconv.ParseUint(version, 10, 64)
 	}
-	heartbeat := time.NewTicker(heartbeatInterval)
+	heartbeat := h.session.Clock.NewTicker(heartbeatInterval)
 	defer heartbeat.Stop()
 	for {
 		fleet, version, changed, hasNews := h.fleet(since, f)
@@ -148,7 +146,7 @@ func streamFleet(ctx context.Context, out eventWriter, h *hub, f filter, lastID 
 		case <-ctx.Done():
 			return
 		case <-changed:
-		case <-heartbeat.C:
+		case <-heartbeat.C():
 			if out.write("heartbeat", "", h.heartbeat()) != nil {
 				return
 			}
@@ -158,7 +156,7 @@ func streamFleet(ctx context.Context, out eventWriter, h *hub, f filter, lastID 
 
 // streamRelease sends the details of one release when they change.
 func streamRelease(ctx context.Context, out eventWriter, h *hub, key explain.Key) {
-	heartbeat := time.NewTicker(heartbeatInterval)
+	heartbeat := h.session.Clock.NewTicker(heartbeatInterval)
 	defer heartbeat.Stop()
 	var sent uint64
 	isFirst, wasGone := true, false
@@ -182,7 +180,7 @@ func streamRelease(ctx context.Context, out eventWriter, h *hub, key explain.Key
 		case <-ctx.Done():
 			return
 		case <-changed:
-		case <-heartbeat.C:
+		case <-heartbeat.C():
 			if out.write("heartbeat", "", h.heartbeat()) != nil {
 				return
 			}
@@ -227,7 +225,7 @@ func (s *Server) getRelease(w http.ResponseWriter, r *http.Request, v *viewer) {
 	if !ok {
 		return
 	}
-	defer v.hub.enter(s.base)()
+	defer v.hub.enter()() //nolint:contextcheck // the hub outlives the request
 	if e := s.await(w, r, v.hub, key); e != nil {
 		writeJSON(w, http.StatusOK, v.hub.describeRelease(r.Context(), e))
 	}
@@ -238,7 +236,7 @@ func (s *Server) getReport(w http.ResponseWriter, r *http.Request, v *viewer) {
 	if !ok {
 		return
 	}
-	defer v.hub.enter(s.base)()
+	defer v.hub.enter()() //nolint:contextcheck // the hub outlives the request
 	e := s.await(w, r, v.hub, key)
 	if e == nil {
 		return

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -32,6 +33,8 @@ const maxRemoved = 1000
 // hub follows the releases with the permissions of one user, for all viewers that are this user. It sends requests only while
 // there are viewers.
 type hub struct {
+	// base is the context of the program: a hub serves many requests.
+	base    context.Context //nolint:containedctx // it outlives every request
 	session *cluster.Session
 	// selections are the releases that are followed: the first selection that the user has permission to list.
 	selections []cluster.Selection
@@ -43,8 +46,8 @@ type hub struct {
 	viewers int
 	// stop ends the goroutines that follow; nil: there are none.
 	stop context.CancelFunc
-	// idle is the timer that stops them; nil: there are viewers, or they have stopped.
-	idle *time.Timer
+	// entered is closed when a viewer enters while they will stop soon; nil: they will not.
+	entered chan struct{}
 	// changed is closed at the next change.
 	changed chan struct{}
 
@@ -82,42 +85,57 @@ type readDetail struct {
 	err     error
 }
 
-func newHub(session *cluster.Session, selections []cluster.Selection) *hub {
-	return &hub{epoch: rand.Text(), session: session, selections: selections, changed: make(chan struct{}), entries: map[explain.Key]*entry{}, removed: map[explain.Key]uint64{}}
+func newHub(base context.Context, session *cluster.Session, selections []cluster.Selection) *hub {
+	return &hub{base: base, epoch: rand.Text(), session: session, selections: selections, changed: make(chan struct{}), entries: map[explain.Key]*entry{}, removed: map[explain.Key]uint64{}}
 }
 
 // enter registers a viewer, for whom the hub follows the releases until leave is called.
-func (h *hub) enter(base context.Context) (leave func()) {
+func (h *hub) enter() (leave func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.viewers++
-	if h.idle != nil {
-		h.idle.Stop()
-		h.idle = nil
+	if h.entered != nil {
+		close(h.entered)
+		h.entered = nil
 	}
 	if h.stop == nil {
-		ctx, cancel := context.WithCancel(base)
+		ctx, cancel := context.WithCancel(h.base)
 		h.stop = cancel
 		go h.follow(ctx)
 		go h.refresh(ctx)
 	}
-	return sync.OnceFunc(func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.viewers--
-		if h.viewers == 0 && h.stop != nil {
-			h.idle = time.AfterFunc(idleDelay, h.stopIdle)
-		}
-	})
+	return sync.OnceFunc(h.leave)
 }
 
-func (h *hub) stopIdle() {
+// leave stops to follow the releases after a while if there are no viewers then.
+func (h *hub) leave() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.viewers == 0 && h.stop != nil {
-		h.stop()
-		h.stop, h.idle, h.isReady = nil, nil, false // the next viewer must not see an old state
+	h.viewers--
+	if h.viewers > 0 || h.stop == nil {
+		return
 	}
+	entered := make(chan struct{})
+	h.entered = entered
+	go func() {
+		select {
+		case <-entered:
+		case <-h.base.Done():
+		case <-h.session.Clock.After(idleDelay):
+			h.stopIdle(entered)
+		}
+	}()
+}
+
+// stopIdle stops the goroutines that follow, unless a viewer has entered.
+func (h *hub) stopIdle(entered chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.entered != entered || h.stop == nil {
+		return
+	}
+	h.stop()
+	h.stop, h.entered, h.isReady = nil, nil, false // the next viewer must not see an old state
 }
 
 // follow follows the releases until the context is done, and connects again after failures.
@@ -249,7 +267,7 @@ func (h *hub) notify(version uint64) {
 // forgetRemoved bounds the number of removed releases.
 func (h *hub) forgetRemoved() {
 	for len(h.removed) > maxRemoved {
-		oldest := slices.MinFunc(slices.Collect(maps.Keys(h.removed)), func(a, b explain.Key) int { return int(h.removed[a]) - int(h.removed[b]) })
+		oldest := slices.MinFunc(slices.Collect(maps.Keys(h.removed)), func(a, b explain.Key) int { return cmp.Compare(h.removed[a], h.removed[b]) })
 		h.removedUntil = max(h.removedUntil, h.removed[oldest])
 		delete(h.removed, oldest)
 	}

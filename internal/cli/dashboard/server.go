@@ -16,9 +16,9 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
 
 	"github.com/serin-dev/serin/internal/cli/cluster"
 )
@@ -37,6 +37,8 @@ type Options struct {
 	Selections []cluster.Selection
 	// Hosts are the values of the Host header that are accepted, which protects against DNS rebinding; none: all.
 	Hosts []string
+	// Clock limits the time for which viewers are signed in.
+	Clock clock.PassiveClock
 	// Cluster is the name of the cluster, for the title.
 	Cluster string
 	// Version of Serin.
@@ -49,22 +51,22 @@ type Server struct {
 	auth    authenticator
 	link    *linkAuthenticator
 	handler http.Handler
-	// base is the context of all hubs.
-	base  context.Context
+	// ctx is done when the server is closed, which ends all streams and hubs.
+	ctx   context.Context //nolint:containedctx // it outlives every request
 	close context.CancelFunc
 	index []byte
 }
 
 // New creates a server, which sends no requests before the first viewer. The caller must call Close.
 func New(base context.Context, o Options) (*Server, error) {
-	s := &Server{options: o}
-	s.base, s.close = context.WithCancel(base)
+	ctx, cancel := context.WithCancel(base)
+	s := &Server{options: o, ctx: ctx, close: cancel}
 	if o.Connect == nil {
-		s.link = &linkAuthenticator{user: &viewer{hub: newHub(o.Session, o.Selections), session: o.Session}, link: newSecret()}
+		s.link = &linkAuthenticator{user: &viewer{hub: newHub(ctx, o.Session, o.Selections), session: o.Session}, link: newSecret()}
 		s.auth = s.link
 	} else {
 		s.auth = &tokenAuthenticator{
-			connect: o.Connect, newHub: func(session *cluster.Session) *hub { return newHub(session, o.Selections) }, now: time.Now,
+			connect: o.Connect, newHub: func(session *cluster.Session) *hub { return newHub(ctx, session, o.Selections) }, clock: o.Clock,
 			viewers: map[string]*tokenViewer{}, cookies: map[string]string{},
 		}
 	}
@@ -136,7 +138,10 @@ func (s *Server) routes() http.Handler {
 		if s.auth.signIn(w, r) {
 			return
 		}
-		api.ServeHTTP(w, r)
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(s.ctx, cancel)() //nolint:contextcheck // the end of the program ends the request
+		api.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
 
