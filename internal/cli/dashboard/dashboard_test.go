@@ -177,7 +177,7 @@ const cartPath = "/api/v1/releases/canary/shop/cart"
 func TestLinkSignsInOneBrowserOnce(t *testing.T) {
 	handler, server := newServer(t, clitest.NewFakeCluster(t, clitest.Cart))
 	stranger := page{t: t, server: server, client: newBrowser(t)}
-	for _, path := range []string{"/api/v1/releases", "/api/v1/stream", cartPath, "/api/v1/check"} {
+	for _, path := range []string{"/api/v1/session", "/api/v1/releases", "/api/v1/stream", cartPath, "/api/v1/check"} {
 		if code, text := stranger.send(http.MethodGet, path, nil); code != http.StatusUnauthorized || !strings.Contains(text, "link that serin dashboard printed") {
 			t.Errorf("GET %s without the link: got %d %s", path, code, text)
 		}

@@ -101,6 +101,7 @@ func (s *Server) routes() http.Handler {
 	api := http.NewServeMux()
 	api.HandleFunc("GET /api/v1/releases", s.withViewer(s.getFleet))
 	api.HandleFunc("GET /api/v1/stream", s.withViewer(s.getStream))
+	api.HandleFunc("GET /api/v1/session", s.withViewer(func(w http.ResponseWriter, _ *http.Request, _ *viewer) { w.WriteHeader(http.StatusNoContent) }))
 	api.HandleFunc("GET /api/v1/check", s.withViewer(s.getCheck))
 	const release = "/api/v1/releases/{kind}/{namespace}/{name}"
 	api.HandleFunc("GET "+release, s.withViewer(s.getRelease))

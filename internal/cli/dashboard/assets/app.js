@@ -98,7 +98,7 @@ function connect(query, handlers) {
     showConnection();
     if (own.readyState !== EventSource.CLOSED) return; // the browser reconnects
     own.close();
-    const response = await fetch("/api/v1/stream" + query, { method: "HEAD" }).catch(() => null);
+    const response = await fetch("/api/v1/session").catch(() => null);
     if (source !== own) return;
     if (response && response.status === 401) return showSignIn();
     setTimeout(() => source === own && connect(query, handlers), 3000);
