@@ -113,6 +113,18 @@ func (p *Plan) kindOf(gate string, kinds release.GateKinds) release.GateKind {
 	return kind
 }
 
+// approvalGates returns the names of the gates that wait for an approval, in the order of the webhooks.
+func (p *Plan) approvalGates() []string {
+	kinds := GateKinds()
+	var out []string
+	for _, hook := range p.Hooks {
+		if name := hookGateName(hook); kinds.Of(name).Command == CommandPromote {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
 // queryOf returns the query of a gate; nil: it has none.
 func (p *Plan) queryOf(gate string) any {
 	for _, hook := range p.Hooks {

@@ -22,7 +22,7 @@ func View(s Snapshot, unread ...release.Part) release.View {
 		Phase: string(s.Status.Phase), Since: s.Status.LastTransitionTime.Time, Result: resultOf(s.Status.Phase), Message: messageOf(s.Status),
 		Revision: s.Status.LastAppliedSpec, Promoted: s.Status.LastPromotedSpec,
 		Weight: s.currentWeight(), Mirrored: s.Route.Mirrored, Step: s.Status.Iterations, Window: viewWindow(s),
-		Gates: viewGates(s, d.Gates, upcoming.limits, unread),
+		Gates: viewGates(s, d.Gates, upcoming.limits, unread), ApprovalGates: s.Plan.approvalGates(),
 	}
 	v.PromotionFailed = v.Result == release.RolledBack && s.primaryUnpromoted()
 	if serin := s.serin(); serin.Revision != "" {

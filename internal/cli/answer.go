@@ -36,7 +36,7 @@ func newAnswerCommand(connect connector, o answerCommand) *cobra.Command {
 	verb := string(o.answer)
 	cmd := &cobra.Command{
 		Use: verb + " NAME GATE", Short: o.short, Args: releaseAndGate,
-		Long: o.long + " If the release does not wait for that gate,\nnothing is changed. serin why names the gate, and completion offers it. " +
+		Long: o.long + " If the release does not wait for that gate,\nnothing is changed. serin why shows the command, and completion offers the gate. " +
 			"Requires permission to patch the release. The\ncommand, the gate and --reason are recorded in an Event of the release.\n\n" + exitCodesHelp,
 		Example: "  serin " + verb + " cart confirm-promotion/sign-off -n shop --reason 'tested by QA'",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -56,7 +56,7 @@ func newAnswerCommand(connect connector, o answerCommand) *cobra.Command {
 	}
 	c.register(cmd, false)
 	cmd.ValidArgsFunction = c.completeGates
-	flags.registerReason(cmd)
+	flags.register(cmd)
 	flags.registerWait(cmd)
 	return cmd
 }

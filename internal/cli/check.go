@@ -19,9 +19,10 @@ func newCheckCommand(connect connector) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "check [NAME]", Short: "Check a cluster and a release before anything fails", Args: asUsageErrors(cobra.MaximumNArgs(1)),
 		Long: `Checks the cluster: its definitions, the controller and other controllers, your permissions and those of the controller. With
-NAME, also the release: its spec, target, primary, route, references, webhooks, and each metric, whose query is sent once for
-the version that serves users. Queries are sent to Services of the cluster through the API server, with your permissions (get
-on services/proxy), and to no other address; webhooks are not called. Nothing is changed.
+NAME, also the release: its spec, target, primary, Services, autoscaler, route and its Gateway, references, disruption budgets,
+webhooks, and each metric, whose query is sent once for the version that serves users. Queries are sent to Services of the
+cluster through the API server, with your permissions (get on services/proxy), and to no other address; webhooks are not
+called. Nothing is changed.
 
 With --pre, before the installation: whether you may install Serin, and which other controllers run.
 

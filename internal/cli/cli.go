@@ -1,10 +1,10 @@
-// Package cli contains the commands of users: get, top, watch, wait, why, history, dashboard, plan, check, init, migrate, eject, promote, abort,
-// retry, pause, resume, approve, deny, restart, set image, undo, lint, crds, version.
+// Package cli contains the commands of users: get, top, watch, wait, why, history, dashboard, plan, check, init, migrate, eject,
+// promote, abort, retry, pause, resume, approve, deny, restart, set image, undo, terminate, create, list, lint, crds, version.
 //
 // They act with the permissions of the user. The commands that control a release only change a field or an annotation of a
-// Canary, of a Rollout or of its workload, and the controller does the rest; eject also changes the objects that remain; all
-// others change nothing. The package must not know how a release decides or how a screen is drawn: package cluster reads, package
-// explain describes, package view draws.
+// Canary, of a Rollout, of its workload or of one of its analyses, and the controller does the rest; create creates the objects of
+// manifests; eject also changes the objects that remain; all others change nothing. The package must not know how a release decides
+// or how a screen is drawn: package cluster reads, package explain describes, package view draws.
 package cli
 
 import (
@@ -40,7 +40,8 @@ func newCommands(connect connector) []*cobra.Command {
 	for _, o := range answerCommands {
 		all = append(all, newAnswerCommand(connect, o))
 	}
-	return append(all, newRestartCommand(connect), newSetCommand(connect), newUndoCommand(connect))
+	return append(all, newRestartCommand(connect), newSetCommand(connect), newUndoCommand(connect), newTerminateCommand(connect),
+		newCreateCommand(connect), newListCommand(connect))
 }
 
 // Run executes a root command that silences its errors, and returns the exit code. Errors are written to stderr.
@@ -48,7 +49,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stderr io.Writ
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err != nil {
-		_, _ = fmt.Fprintln(stderr, "serin: "+err.Error())
+		_, _ = fmt.Fprintln(plainWriter{stderr}, "serin: "+strings.ReplaceAll(err.Error(), "\n", "\n  ")) // no line begins like another message
 	}
 	return ExitCode(err)
 }
@@ -81,16 +82,26 @@ type commonFlags struct {
 }
 
 func (c *commonFlags) register(cmd *cobra.Command, selectsMany bool) {
-	c.connection.addTo(cmd)
+	c.registerConnection(cmd)
 	cmd.ValidArgsFunction = c.completeNames(selectsMany)
-	completeFlag(cmd, "namespace", c.completeNamespaces)
-	completeFlag(cmd, "context", c.completeContexts)
 	cmd.Flags().StringVar(&c.controllerFlags, "controller-flags", "",
 		"flags of the controller, such as '-mesh-provider=istio'; only required if neither its Deployment nor its Lease can be read")
 	if selectsMany {
-		cmd.Flags().BoolVarP(&c.allNamespaces, "all-namespaces", "A", false, "releases in all namespaces")
-		cmd.Flags().StringVarP(&c.selector, "selector", "l", "", "label selector for releases, such as team=shop")
+		c.registerSelection(cmd, "releases")
 	}
+}
+
+// registerConnection registers the flags that select a cluster and a namespace.
+func (c *commonFlags) registerConnection(cmd *cobra.Command) {
+	c.connection.addTo(cmd)
+	completeFlag(cmd, "namespace", c.completeNamespaces)
+	completeFlag(cmd, "context", c.completeContexts)
+}
+
+// registerSelection registers the flags that select several objects.
+func (c *commonFlags) registerSelection(cmd *cobra.Command, objects string) {
+	cmd.Flags().BoolVarP(&c.allNamespaces, "all-namespaces", "A", false, objects+" in all namespaces")
+	cmd.Flags().StringVarP(&c.selector, "selector", "l", "", "label selector for "+objects+", such as team=shop")
 }
 
 // openSession connects to the cluster, and returns the session with the selection of releases.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,9 +33,9 @@ import (
 // TestCommands runs commands as users type them. In the test data, cluster creates a cluster with Canary cart or Rollout web in a
 // state, and run executes a command line and shows its output and exit code. With the argument unreachable, all requests of run
 // fail; after names a change during the command. The command events shows the events that record commands of users, annotation
-// the command for Canary cart, and template a pod template.
+// the command for Canary cart, template a pod template, and analysis the state of an AnalysisRun or Experiment.
 func TestCommands(t *testing.T) {
-	for _, file := range []string{"testdata/commands", "testdata/rollouts", "testdata/trees", "testdata/top", "testdata/history", "testdata/othercontrollers", "testdata/control", "testdata/workloads", "testdata/plan", "testdata/check", "testdata/answers"} {
+	for _, file := range []string{"testdata/commands", "testdata/rollouts", "testdata/trees", "testdata/top", "testdata/history", "testdata/othercontrollers", "testdata/control", "testdata/workloads", "testdata/plan", "testdata/check", "testdata/answers", "testdata/analyses"} {
 		synctest.Test(t, func(t *testing.T) { // without subtests, which a synctest bubble does not support
 			var w *clitest.FakeCluster
 			datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
@@ -46,6 +47,8 @@ func TestCommands(t *testing.T) {
 					return templateOf(t, w, strings.TrimSpace(d.Input))
 				case "events":
 					return userEvents(t, w)
+				case "analysis":
+					return analysisOf(t, w, strings.TrimSpace(d.Input))
 				case "annotation":
 					return w.Canary("cart").Annotations[canary.CommandAnnotation] + "\n"
 				case "run":
@@ -79,7 +82,7 @@ func newCluster(t *testing.T, d *datadriven.TestData) *clitest.FakeCluster {
 	manifest := strings.Join(manifests, "\n---\n")
 	for key, more := range map[string]string{
 		"controller": clitest.SerinDeployment, "flagger": clitest.FlaggerDeployment, "argo": clitest.ArgoRolloutsDeployment, "no-image": clitest.PodsWithoutImage,
-		"cart-pods": clitest.CartPods, "daemonsets": clitest.CartDaemonSets, "web-pods": clitest.WebPods, "many-pods": clitest.ManyPods(25), "experiment": clitest.WebExperiment, "hostile": clitest.HostilePod,
+		"cart-pods": clitest.CartPods, "daemonsets": clitest.CartDaemonSets, "web-pods": clitest.WebPods, "many-pods": clitest.ManyPods(25), "experiment": clitest.WebExperiment, "experiments": clitest.EndedExperiments, "gateway": clitest.PublicGateway, "closed-gateway": clitest.ClosedGateway, "scaling": clitest.WebScaling, "stable-budget": clitest.StableBudget, "hostile": clitest.HostilePod,
 	} {
 		if d.HasArg(key) {
 			manifest += more
@@ -96,6 +99,9 @@ func newCluster(t *testing.T, d *datadriven.TestData) *clitest.FakeCluster {
 			setCart(t, d, w, arg.Vals[0])
 		case "web":
 			setWeb(t, d, w, arg.Vals[0])
+		case "relabelled": // Service web-stable selects other pods
+			service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-stable"}}
+			w.Change(service, func() { service.Spec.Selector["app"], service.Spec.Selector["tier"] = "other", "front" })
 		case "unconfirmed": // the route of Canary cart was changed, and no Gateway has reported about that
 			route := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Name: "cart", Namespace: "shop"}}
 			w.Change(route, func() { route.Generation = 2 })
@@ -127,6 +133,9 @@ func newCluster(t *testing.T, d *datadriven.TestData) *clitest.FakeCluster {
 	time.Sleep(10 * time.Second) // in the synctest bubble
 	return w
 }
+
+// signOff is a webhook that has to approve the promotion.
+var signOff = flaggerv1.CanaryWebhook{Name: "sign-off", Type: flaggerv1.ConfirmPromotionHook, URL: "http://loadtester.test/gate/check"}
 
 func setCart(t *testing.T, d *datadriven.TestData, w *clitest.FakeCluster, state string) {
 	t.Helper()
@@ -163,9 +172,11 @@ func setCart(t *testing.T, d *datadriven.TestData, w *clitest.FakeCluster, state
 			own.Queue = &flaggerv1.QueuePlace{Since: metav1.NewMicroTime(time.Now())}
 		case "held":
 			own.Held = "confirm-traffic-increase/gate"
+		case "before-approval": // a webhook has to approve the promotion later
+			c.Spec.Analysis.Webhooks = []flaggerv1.CanaryWebhook{signOff}
 		case "unapproved", "unapproved-twice": // a webhook has not approved the promotion, and another one was not called yet
 			c.Spec.Analysis.StepWeights = []int{20}
-			c.Spec.Analysis.Webhooks = []flaggerv1.CanaryWebhook{{Name: "sign-off", Type: flaggerv1.ConfirmPromotionHook, URL: "http://loadtester.test/gate/check"}}
+			c.Spec.Analysis.Webhooks = []flaggerv1.CanaryWebhook{signOff}
 			if state == "unapproved-twice" {
 				c.Spec.Analysis.Webhooks = append(c.Spec.Analysis.Webhooks, flaggerv1.CanaryWebhook{Name: "security", Type: flaggerv1.ConfirmPromotionHook, URL: "http://loadtester.test/gate/security"})
 			}
@@ -241,6 +252,9 @@ func setWeb(t *testing.T, d *datadriven.TestData, w *clitest.FakeCluster, state 
 				w.ScaleReplicaSet("web-new", 0, 0)
 				w.ScaleReplicaSet("web-old", 4, 4)
 			}
+		case "hostile": // a controller, or who may write its status, controls the terminal
+			resume()
+			s.StableRS, s.CurrentStepIndex, s.Phase, s.Message = "new", new(int32(5)), "Healthy\x1b[2J\nserin: promoted\u202e", "all\x1b]0;title\a is\r\nwell\u202e"
 		case "promoted":
 			resume()
 			s.StableRS, s.CurrentStepIndex, s.UpdatedReplicas, s.Phase, s.Message = "new", new(int32(5)), 4, argov1.RolloutPhaseHealthy, ""
@@ -287,6 +301,25 @@ func templateOf(t *testing.T, w *clitest.FakeCluster, of string) string {
 	return string(text) + restart
 }
 
+// analysisOf returns spec.terminate and the phase of an AnalysisRun or an Experiment, given as kind/name.
+func analysisOf(t *testing.T, w *clitest.FakeCluster, of string) string {
+	t.Helper()
+	kind, name, _ := strings.Cut(of, "/")
+	key := client.ObjectKey{Namespace: "shop", Name: name}
+	if kind == "experiment" {
+		var e argov1.Experiment
+		if err := w.Admin.Get(t.Context(), key, &e); err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf("terminate=%v phase=%s\n", e.Spec.Terminate, e.Status.Phase)
+	}
+	var run argov1.AnalysisRun
+	if err := w.Admin.Get(t.Context(), key, &run); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("terminate=%v phase=%s\n", run.Spec.Terminate, run.Status.Phase)
+}
+
 // userEvents returns the events that record commands of users.
 func userEvents(t *testing.T, w *clitest.FakeCluster) string {
 	t.Helper()
@@ -322,12 +355,12 @@ func setMetricsServer(t *testing.T, w *clitest.FakeCluster, address string) {
 // ten seconds later.
 func runCommand(t *testing.T, w *clitest.FakeCluster, args []string, d *datadriven.TestData) string {
 	t.Helper()
-	connect := func(_ *connection, controllerFlags string) (*cluster.Session, string, error) {
+	connect := func(selected *connection, controllerFlags string) (*cluster.Session, string, error) {
 		session := *w.Session
 		if controllerFlags != "" {
 			session.ControllerFlags = strings.Fields(controllerFlags)
 		}
-		return &session, "shop", nil
+		return &session, cmp.Or(selected.overrides.Context.Namespace, "shop"), nil
 	}
 	if d.HasArg("unreachable") {
 		w.FailRequests(errors.New("dial tcp 127.0.0.1:6443: connect: connection refused"))
@@ -355,6 +388,8 @@ func runCommand(t *testing.T, w *clitest.FakeCluster, args []string, d *datadriv
 					c.Status.Phase = flaggerv1.CanaryPhaseFailed
 				}
 			})
+		case "unapproved":
+			setCart(t, d, w, after)
 		case "carried-out", "new-run":
 			c := w.Canary("cart")
 			w.Change(c, func() {
@@ -401,7 +436,8 @@ func TestExitCodesOfTheCommandLine(t *testing.T) {
 		"watch --until step=x", "wait", "wait cart", "wait --for=done", "wait cart --for=never", "get -w -o json", "get -o jsonpath={", "why canary cart web",
 		"why -o wide cart", "options x", "get a --tree -w", "get a --tree -o name", "top a", "top -o wide", "top -w -o json", "get fleet/x", "get /x", "get rollouts canary/x", "promote rollout/x --all", "abort", "abort a b", "promote a --timeout 1m",
 		"retry a --wait --timeout -1m", "pause a --wait", "restart", "undo a b", "undo a --to-revision -1", "set", "set image a", "set image a b", "set image a b=",
-		"set image a b=c b=d", "set color a", "plan", "plan a b", "plan a -f b", "plan -f does-not-exist.yaml", "plan -o wide a", "init", "init a b", "init statefulset/a", "init a --kind fleet", "init a --port -1", "get a -A", "version x", "crds --group apps",
+		"set image a b=c b=d", "set color a", "plan", "plan a b", "plan a -f b", "plan -f does-not-exist.yaml", "plan -o wide a", "init", "init a b", "init statefulset/a", "init a --kind fleet", "init a --port -1", "get a -A", "terminate", "terminate a b", "terminate rollout/a", "terminate ar/", "terminate a/b c", "retry experiment", "retry experiment a b", "create", "create a",
+		"create -f does-not-exist.yaml", "create -f testdata/create-none.yaml", "create -f testdata/create-service.yaml", "list", "list rollouts", "list x", "list experiments a", "list experiments -o wide", "version x", "crds --group apps",
 	} {
 		var out bytes.Buffer
 		root.SetOut(&out)

@@ -49,12 +49,14 @@ var releaseCommands = []releaseCommand{
 
 // commandFlags are the flags of a command that controls a release.
 type commandFlags struct {
-	full, yes, wait bool
-	timeout         time.Duration
-	reason          string
+	full, yes, wait, dryRun bool
+	timeout                 time.Duration
+	reason                  string
 }
 
-func (f *commandFlags) registerReason(cmd *cobra.Command) {
+// register registers the flags of all commands.
+func (f *commandFlags) register(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "let the API server validate the command, and change nothing")
 	cmd.Flags().StringVar(&f.reason, "reason", "", "why, for the Event that records the command, such as 'hotfix 42'")
 }
 
@@ -67,6 +69,8 @@ func (f *commandFlags) validate() error {
 	switch {
 	case f.timeout < 0:
 		return withExitCode(ExitUsage, fmt.Errorf("--timeout %s is negative: use a duration such as 10m", f.timeout))
+	case f.dryRun && f.wait:
+		return withExitCode(ExitUsage, errors.New("--dry-run changes nothing that --wait could wait for: omit one of them"))
 	case f.timeout > 0 && !f.wait:
 		return withExitCode(ExitUsage, errors.New("--timeout requires --wait"))
 	default:
@@ -97,8 +101,8 @@ func newReleaseCommand(connect connector, o releaseCommand) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if planned.Skips != "" && !flags.yes && isTerminal(cmd.InOrStdin()) {
-				if err := confirm(cmd.InOrStdin(), cmd.ErrOrStderr(), planned.Skips+". Continue?"); err != nil {
+			if planned.Skips != "" && !flags.yes && !flags.dryRun && isTerminal(cmd.InOrStdin()) {
+				if err := confirm(cmd.InOrStdin(), plainErr(cmd), planned.Skips+". Continue?"); err != nil {
 					return err
 				}
 			}
@@ -106,13 +110,16 @@ func newReleaseCommand(connect connector, o releaseCommand) *cobra.Command {
 		},
 	}
 	c.register(cmd, false)
-	flags.registerReason(cmd)
+	flags.register(cmd)
 	if o.command == cluster.Promote {
 		cmd.Flags().BoolVar(&flags.full, "full", false, "skip the remaining analysis of a Canary, or all remaining steps, pauses and analyses of a Rollout")
 		cmd.Flags().BoolVarP(&flags.yes, "yes", "y", false, "do not ask before --full; without a terminal, it never asks")
 	}
 	if o.command != cluster.Pause && o.command != cluster.Resume {
 		flags.registerWait(cmd)
+	}
+	if o.command == cluster.Retry {
+		cmd.AddCommand(newRetryExperimentCommand(connect))
 	}
 	return cmd
 }
@@ -147,21 +154,30 @@ func confirm(in io.Reader, out io.Writer, question string) error {
 }
 
 // sendCommand sends a command, prints and records it, and waits for it with --wait. Problems after the command was sent are
-// warnings.
+// warnings. With --dry-run, the API server only validates it.
 func sendCommand(cmd *cobra.Command, session *cluster.Session, planned *cluster.PlannedCommand, flags commandFlags) error {
 	ctx, name := cmd.Context(), planned.Key.Kind.Resource()+"/"+planned.Key.Name
+	planned.DryRun = flags.dryRun
 	if err := session.SendCommand(ctx, planned); err != nil {
 		return err
+	}
+	if planned.DryRun && planned.Skips != "" {
+		_, _ = fmt.Fprintln(plainErr(cmd), planned.Skips+".")
 	}
 	effect := planned.Effect
 	if planned.Paused {
 		effect += " after it is resumed with: " + planned.ResumeHint()
 	}
-	if _, err := fmt.Fprintln(cmd.OutOrStdout(), name, effect); err != nil {
+	if planned.DryRun {
+		effect += dryRunMark
+	}
+	if _, err := fmt.Fprintln(plainOut(cmd), name, effect); err != nil {
 		return err
 	}
-	if err := session.RecordCommand(ctx, planned, flags.reason); err != nil {
-		printWarning(cmd, err.Error())
+	if !planned.DryRun {
+		if err := session.RecordCommand(ctx, planned, flags.reason); err != nil {
+			printWarning(cmd, err.Error())
+		}
 	}
 	if warning := session.ControllerWarning(ctx, planned); warning != "" {
 		printWarning(cmd, warning)
@@ -175,8 +191,11 @@ func sendCommand(cmd *cobra.Command, session *cluster.Session, planned *cluster.
 	return awaitCommand(cmd, session, planned, flags.timeout)
 }
 
+// dryRunMark ends the description of a change that was not made.
+const dryRunMark = " (dry run)"
+
 func printWarning(cmd *cobra.Command, text string) {
-	_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "warning: "+text)
+	_, _ = fmt.Fprintln(plainErr(cmd), "warning: "+text)
 }
 
 // awaitCommand waits until a controller has carried out a command, and prints the phase of the release then.
@@ -193,7 +212,7 @@ func awaitCommand(cmd *cobra.Command, session *cluster.Session, planned *cluster
 	case err != nil:
 		return err
 	case isCarriedOut:
-		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s/%s is %s\n", planned.Key.Kind.Resource(), planned.Key.Name, r.Phase)
+		_, err := fmt.Fprintf(plainOut(cmd), "%s/%s is %s\n", planned.Key.Kind.Resource(), planned.Key.Name, r.Phase)
 		return err
 	case r.State == release.Idle && r.Result == release.RolledBack && ctx.Err() == nil:
 		return withExitCode(ExitFailed, fmt.Errorf("the release of %s failed before %s was carried out", r.FullName(), planned.Command))

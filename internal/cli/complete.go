@@ -70,6 +70,28 @@ func (c *commonFlags) completeNames(many bool) cobra.CompletionFunc {
 	}
 }
 
+// completeGoals completes a goal, and after gate= the gates of the release that the arguments name.
+func (c *commonFlags) completeGoals(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	kinds, names := splitKind(args)
+	if !strings.HasPrefix(toComplete, gateGoalPrefix) || len(names) != 1 {
+		return completeWords(goalWords)(cmd, args, toComplete)
+	}
+	name, err := parseName(names[0])
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	if len(kinds) > 0 {
+		name.Kind = kinds[0]
+	}
+	gates := askCluster(cmd.Context(), c, func(ctx context.Context, session *cluster.Session, namespace string) ([]string, error) {
+		return session.PlannedGates(ctx, namespace, name)
+	})
+	for i := range gates {
+		gates[i] = gateGoalPrefix + gates[i]
+	}
+	return slices.DeleteFunc(gates, func(gate string) bool { return !strings.HasPrefix(gate, toComplete) }), cobra.ShellCompDirectiveNoFileComp
+}
+
 // completeNamespaces completes the names of namespaces.
 func (c *commonFlags) completeNamespaces(cmd *cobra.Command, _ []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	found := askCluster(cmd.Context(), c, func(ctx context.Context, session *cluster.Session, _ string) ([]string, error) {

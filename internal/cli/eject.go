@@ -47,7 +47,7 @@ unreachable or access denied.`,
 			if err != nil {
 				return err
 			}
-			e := ejectCommand{ejection: ejection, session: session, out: cmd.OutOrStdout()}
+			e := ejectCommand{ejection: ejection, session: session, out: plainOut(cmd)}
 			proceed, err := e.confirm(cmd.Context(), in, confirmed, dryRun)
 			if err != nil || !proceed {
 				return err

@@ -63,7 +63,7 @@ get exits with 0 regardless of the state of the releases; 2, 5 and 6 as above.`,
 					return err
 				}
 			}
-			out, notes := cmd.OutOrStdout(), cmd.ErrOrStderr()
+			out, notes := cmd.OutOrStdout(), plainErr(cmd)
 			if output.isDocument() {
 				return output.printDocument(out, list)
 			}

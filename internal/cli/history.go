@@ -36,7 +36,7 @@ are in its status, also after Kubernetes has deleted the events. For a Rollout, 
 				return printDocument(out, format, history)
 			}
 			if len(history.Releases) == 0 {
-				_, err := fmt.Fprintf(cmd.ErrOrStderr(), "No release of %s/%s is recorded yet.\n", history.Kind.Resource(), history.Name)
+				_, err := fmt.Fprintf(plainErr(cmd), "No release of %s/%s is recorded yet.\n", history.Kind.Resource(), history.Name)
 				return err
 			}
 			_, err = fmt.Fprint(out, view.HistoryTable(history, paintFor(out)))

@@ -11,6 +11,8 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/util/jsonpath"
 	"sigs.k8s.io/yaml"
+
+	"github.com/serin-dev/serin/internal/cli/view"
 )
 
 // Output formats.
@@ -114,3 +116,20 @@ func printDocument(w io.Writer, format string, doc any) error {
 	_, err = w.Write(text)
 	return err
 }
+
+// plainWriter removes the control characters of values of the cluster from a text without styles. Each write is a whole text.
+type plainWriter struct{ io.Writer }
+
+// Write implements io.Writer.
+func (w plainWriter) Write(text []byte) (int, error) {
+	if _, err := io.WriteString(w.Writer, view.PlainText(string(text))); err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}
+
+// plainOut returns the standard output of a command for texts without styles.
+func plainOut(cmd *cobra.Command) io.Writer { return plainWriter{cmd.OutOrStdout()} }
+
+// plainErr returns the standard error of a command, which has no styles.
+func plainErr(cmd *cobra.Command) io.Writer { return plainWriter{cmd.ErrOrStderr()} }

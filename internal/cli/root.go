@@ -43,6 +43,11 @@ func newRoot(program string, connect connector) *cobra.Command {
 
 // flagError describes an invalid flag, and suggests a similar one. Commands inherit it.
 func flagError(cmd *cobra.Command, err error) error {
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) && invalid.GetFlag().Value.Type() == "bool" {
+		name := "--" + invalid.GetFlag().Name
+		return withExitCode(ExitUsage, fmt.Errorf("%s=%s is invalid: use %s without a value", name, invalid.GetValue(), name))
+	}
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
 		return withExitCode(ExitUsage, err)

@@ -67,7 +67,7 @@ top exits with 0 regardless of the state of the releases; 2, 5 and 6 as above.`,
 			case format == formatName:
 				return printTopNames(out, top)
 			}
-			notes := cmd.ErrOrStderr()
+			notes := plainErr(cmd)
 			if note := top.Controller.Note(); note != "" && len(observations.Releases) > 0 {
 				_, _ = fmt.Fprintln(notes, note)
 			}

@@ -18,11 +18,12 @@ func newWaitCommand(connect connector) *cobra.Command {
 After --timeout, or when you quit before that: 3 if a release waits for user action, else 4.
 
 ` + exitCodesHelp,
-		Example: "  serin wait cart --for=done --timeout 30m\n  serin wait rollout/web --for=weight=50 && ./smoke-test",
+		Example: "  serin wait cart --for=done --timeout 30m\n  serin wait rollout/web --for=weight=50 && ./smoke-test\n" +
+			"  serin wait cart --for=gate=confirm-promotion/sign-off && serin approve cart confirm-promotion/sign-off",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w := &releaseWatch{}
 			if options.text == "" {
-				return withExitCode(ExitUsage, errors.New("--for is required: use promoted, failed, rest, done, paused, weight=N or step=N"))
+				return withExitCode(ExitUsage, errors.New("--for is required: use "+goalForms))
 			}
 			if err := options.set(w); err != nil {
 				return err
@@ -35,12 +36,12 @@ After --timeout, or when you quit before that: 3 if a release waits for user act
 			w.session, w.sel = session, sel
 			if err := w.runPlain(cmd.Context(), io.Discard); err != nil {
 				for _, note := range w.notes() { // they may explain why nothing happens
-					_, _ = fmt.Fprintln(cmd.ErrOrStderr(), note)
+					_, _ = fmt.Fprintln(plainErr(cmd), note)
 				}
 				return err
 			}
 			for _, r := range w.state.Releases {
-				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s/%s reached %s\n", r.Key().Kind.Resource(), r.Key().Name, options.text); err != nil {
+				if _, err := fmt.Fprintf(plainOut(cmd), "%s/%s reached %s\n", r.Key().Kind.Resource(), r.Key().Name, options.text); err != nil {
 					return err
 				}
 			}
@@ -48,6 +49,6 @@ After --timeout, or when you quit before that: 3 if a release waits for user act
 		},
 	}
 	c.register(cmd, false)
-	options.register(cmd)
+	options.register(cmd, &c)
 	return cmd
 }

@@ -49,7 +49,7 @@ After --timeout, or when you quit before that: 3 if a release waits for user act
 		},
 	}
 	c.register(cmd, true)
-	options.register(cmd)
+	options.register(cmd, &c)
 	cmd.Flags().BoolVar(&plain, "plain", false, "print lines, even on a terminal")
 	return cmd
 }

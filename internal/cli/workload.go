@@ -44,7 +44,7 @@ func newRestartCommand(connect connector) *cobra.Command {
 		},
 	}
 	c.register(cmd, false)
-	flags.registerReason(cmd)
+	flags.register(cmd)
 	return cmd
 }
 
@@ -65,7 +65,7 @@ func newUndoCommand(connect connector) *cobra.Command {
 		},
 	}
 	c.register(cmd, false)
-	flags.registerReason(cmd)
+	flags.register(cmd)
 	cmd.Flags().Int64Var(&revision, "to-revision", 0, "the revision, as in the annotation rollout.argoproj.io/revision of its ReplicaSet; 0: the previous one")
 	return cmd
 }
@@ -101,7 +101,7 @@ func newSetCommand(connect connector) *cobra.Command {
 		},
 	}
 	c.register(image, false)
-	flags.registerReason(image)
+	flags.register(image)
 	set.AddCommand(image)
 	return set
 }

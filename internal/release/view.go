@@ -32,6 +32,8 @@ type View struct {
 	Window *Window
 	// Gates are the conditions before the next transition, in the order in which they are evaluated.
 	Gates []GateView
+	// ApprovalGates are the names of all gates of the plan that may wait for an approval, in any release.
+	ApprovalGates []string
 	// Upcoming are the steps that follow if nothing fails and nothing but time delays the release; none while the
 	// release is idle, or while another controller acts on it.
 	Upcoming []Step

@@ -1,6 +1,11 @@
 package rollout
 
-import "github.com/serin-dev/serin/internal/release"
+import (
+	"slices"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/release"
+)
 
 // sectionRollouts is the anchor of the heading in docs/gates.md below which all gates of Rollouts are described.
 const sectionRollouts = "rollouts"
@@ -57,4 +62,26 @@ func GateKinds() release.GateKinds {
 		asInformational(gateKind("scale-down-delay", byTime)),
 		asInformational(gateKind("deadline", byTime, byCluster)),
 	}
+}
+
+// approvalGates returns the names of the gates that wait for an approval in a release with this spec. A pause with a duration
+// needs none.
+func approvalGates(spec argov1.RolloutSpec) []string {
+	pauses, analyzes := false, false
+	if c := spec.Strategy.Canary; c != nil {
+		pauses = slices.ContainsFunc(c.Steps, func(step argov1.CanaryStep) bool { return step.Pause != nil && isIndefinite(*step.Pause) })
+		analyzes = c.Analysis != nil || slices.ContainsFunc(c.Steps, func(step argov1.CanaryStep) bool { return step.Analysis != nil || step.Experiment != nil })
+	}
+	if b := spec.Strategy.BlueGreen; b != nil {
+		pauses = !valueOr(b.AutoPromotionEnabled, true)
+		analyzes = b.PrePromotionAnalysis != nil || b.PostPromotionAnalysis != nil
+	}
+	var out []string
+	if pauses {
+		out = append(out, "pause")
+	}
+	if analyzes { // a result that is inconclusive
+		out = append(out, "inconclusive")
+	}
+	return out
 }

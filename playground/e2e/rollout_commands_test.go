@@ -34,7 +34,7 @@ func TestCommandsReportAndControlARollout(t *testing.T) {
 	table := sh.run(codeDone, of("get", "rollouts")...)
 	sh.checkOutput(table, "KIND", "Rollout", "Paused", "50% 2/3", "pause (user)")
 	why := sh.run(codeUserAction, of("why", "rollout/cart")...)
-	sh.checkOutput(why, "step 2 of 3; the new revision receives 50% of the traffic", "It waits for pause: until the user promotes the rollout", "serin promote rollout/cart -n "+namespace, "Then: setWeight: 100.")
+	sh.checkOutput(why, "step 2 of 3; the new revision receives 50% of the traffic", "It waits for pause: until the user promotes the rollout", "serin approve rollout/cart pause -n "+namespace, "Then: setWeight: 100.")
 	t.Logf("output for the user:\n%s\n%s", table.stdout, why.stdout)
 	d := sh.parseDocument(sh.run(codeUserAction, of("why", "cart", "-o", "json")...))
 	if d.Release.State != "waits-for-person" || d.Release.Weight != 50 || len(d.Release.Gates) == 0 || d.Release.Gates[0].Opener != "person" {

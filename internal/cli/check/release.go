@@ -111,6 +111,8 @@ type Canary struct {
 	Measured   []Measured
 	Webhooks   []Webhook
 	Disruption Disruption
+	// Parents are the Gateways of its route, if that is one of the Gateway API.
+	Parents []RouteParent
 }
 
 // Section returns the checks of a Canary.
@@ -137,6 +139,9 @@ func (c Canary) Section() Section {
 	}
 	if !slices.Contains(c.Assumed, release.RoutePart) && s.Plan.HasRouter {
 		add(c.route())
+	}
+	for _, parent := range c.Parents {
+		add(parent.result())
 	}
 	add(passedUnlessAny("references", s.MissingReferences, "", "all objects that the metrics name exist")...)
 	add(passedUnlessAny("alert-providers", s.MissingAlertProviders, "", "all alert providers exist")...)
@@ -215,6 +220,10 @@ type Rollout struct {
 	Measured []Measured
 	// TemplateProblems are sentences about analysis templates that cannot be used.
 	TemplateProblems []string
+	Autoscalers      Autoscalers
+	Budgets          RevisionBudgets
+	// Parents are the Gateways of its routes of the Gateway API.
+	Parents []RouteParent
 }
 
 // Section returns the checks of a Rollout.
@@ -232,14 +241,20 @@ func (r Rollout) Section() Section {
 	}
 	if !slices.Contains(r.Assumed, release.WorkloadPart) {
 		add(r.stable())
+		add(r.services()...)
 	}
+	add(r.Autoscalers.results(r.Object)...)
 	if !slices.Contains(r.Assumed, release.RoutePart) && len(r.Routers) > 0 && s.ValidationError == "" {
 		add(r.route())
+	}
+	for _, parent := range r.Parents {
+		add(parent.result())
 	}
 	add(passedUnlessAny("analysis-templates", r.TemplateProblems, "", "all templates of its analyses exist")...)
 	for _, m := range r.Measured {
 		add(m.result())
 	}
+	add(r.Budgets.result())
 	return out
 }
 

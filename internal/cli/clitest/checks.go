@@ -16,6 +16,63 @@ import (
 	"github.com/serin-dev/serin/internal/cli/cluster"
 )
 
+// PublicGateway is the Gateway of the routes of Canary cart and Rollout web, to be appended to other manifests. Its listener accepts
+// their namespace.
+const PublicGateway = `
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: public, namespace: shop}
+spec:
+  gatewayClassName: example
+  listeners:
+  - {name: admin, port: 9000, protocol: HTTP, allowedRoutes: {namespaces: {from: None}}}
+  - {name: http, port: 80, protocol: HTTP}`
+
+// ClosedGateway is the same Gateway without a listener for the routes.
+const ClosedGateway = `
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: public, namespace: shop}
+spec:
+  gatewayClassName: example
+  listeners:
+  - {name: admin, port: 9000, protocol: HTTP, allowedRoutes: {namespaces: {from: None}}}
+  - {name: tcp, port: 5432, protocol: TCP}`
+
+// WebScaling contains autoscalers and disruption budgets around Rollout web, of which one each concerns its pods, to be appended to
+// other manifests.
+const WebScaling = `
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: web, namespace: shop}
+spec: {maxReplicas: 4, scaleTargetRef: {apiVersion: argoproj.io/v1alpha1, kind: Rollout, name: web}}
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: web-old, namespace: shop}
+spec: {maxReplicas: 4, scaleTargetRef: {apiVersion: apps/v1, kind: Rollout, name: web}}
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: cart, namespace: shop}
+spec: {maxReplicas: 4, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: cart}}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web, namespace: shop}
+spec: {maxUnavailable: 1, selector: {matchLabels: {app: web}}}`
+
+// StableBudget is a disruption budget of the stable revision of Rollout web, to be appended to other manifests.
+const StableBudget = `
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web-stable, namespace: shop}
+spec: {maxUnavailable: 1, selector: {matchLabels: {app: web, rollouts-pod-template-hash: old}}}`
+
 // Deny denies the user and all service accounts a request in access reviews, such as "patch canaries".
 func (w *FakeCluster) Deny(requests ...string) {
 	w.mu.Lock()

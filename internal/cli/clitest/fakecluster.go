@@ -14,6 +14,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,6 +32,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/config/crd/crdschema"
 	"github.com/serin-dev/serin/internal/cli/cluster"
 	"github.com/serin-dev/serin/internal/rollout"
 	"github.com/serin-dev/serin/internal/workload"
@@ -48,7 +51,9 @@ type FakeCluster struct {
 	denied      []string
 	requestErr  error
 	onRequest   func()
-	streams     []watch.Interface
+	// generated is the number of generated names.
+	generated int
+	streams   []watch.Interface
 }
 
 // NewFakeCluster creates a cluster with the objects of YAML documents. In the status of a Canary, the revision "now" is replaced
@@ -64,7 +69,7 @@ func NewFakeCluster(t testing.TB, manifests string) *FakeCluster {
 			t.Fatal(err)
 		}
 	}
-	builder := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithStatusSubresource(&argov1.Rollout{}).
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(newRESTMapper(scheme)).WithReturnManagedFields().WithStatusSubresource(&argov1.Rollout{}).
 		WithIndex(&coordinationv1.Lease{}, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).
 		WithIndex(&corev1.Event{}, "involvedObject.kind", func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Kind} }).
 		WithIndex(&corev1.Event{}, "involvedObject.name", func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Name} })
@@ -105,6 +110,10 @@ func NewFakeCluster(t testing.TB, manifests string) *FakeCluster {
 			}
 			review, isReview := obj.(*authorizationv1.LocalSubjectAccessReview)
 			if !isReview {
+				w.setGeneratedName(obj)
+				if err := strictDecodingError(obj, opts); err != nil {
+					return err
+				}
 				return c.Create(ctx, obj, opts...)
 			}
 			review.Status.Allowed = strings.HasPrefix(review.Spec.User, "system:serviceaccount:flagger-system:") ||
@@ -124,6 +133,50 @@ func NewFakeCluster(t testing.TB, manifests string) *FakeCluster {
 	})}
 	w.setRevisions()
 	return w
+}
+
+// setGeneratedName names an object with metadata.generateName, also in a dry run. The names of the fake client are random.
+func (w *FakeCluster) setGeneratedName(o client.Object) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if o.GetName() == "" && o.GetGenerateName() != "" {
+		w.generated++
+		o.SetName(fmt.Sprintf("%s%05d", o.GetGenerateName(), w.generated))
+	}
+}
+
+// newRESTMapper returns the resources of all types. The mapper of the fake client has none.
+func newRESTMapper(scheme *runtime.Scheme) meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for gvk := range scheme.AllKnownTypes() {
+		scope := meta.RESTScopeNamespace
+		if gvk.Kind == argov1.ClusterAnalysisTemplateKind || gvk.Kind == "Namespace" {
+			scope = meta.RESTScopeRoot
+		}
+		mapper.Add(gvk, scope)
+	}
+	return mapper
+}
+
+// strictDecodingError returns the error of the API server about unknown fields, which the fake client ignores.
+func strictDecodingError(o client.Object, opts []client.CreateOption) error {
+	u, ok := o.(*unstructured.Unstructured)
+	if !ok || (&client.CreateOptions{}).ApplyOptions(opts).FieldValidation != metav1.FieldValidationStrict {
+		return nil
+	}
+	definitions, err := crdschema.Definitions(u.GroupVersionKind().Group)
+	if err != nil {
+		return err
+	}
+	schema, err := crdschema.New(definitions[u.GetKind()], u.GroupVersionKind().Version)
+	if err != nil {
+		return err
+	}
+	unknown := pruning.PruneWithOptions(u.DeepCopy().Object, schema.Structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+	if len(unknown) == 0 {
+		return nil
+	}
+	return apierrors.NewBadRequest(fmt.Sprintf("strict decoding error: unknown field %q", unknown[0]))
 }
 
 func decodeObject(t testing.TB, scheme *runtime.Scheme, document string) client.Object {

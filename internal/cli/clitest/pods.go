@@ -205,6 +205,27 @@ metadata:
 spec: {templates: [{name: baseline, selector: {matchLabels: {app: x}}, template: {spec: {containers: [{name: x, image: "web:v1"}]}}}]}
 status: {phase: Running}`
 
+// EndedExperiments are an Experiment whose pods are available, and one that was terminated, to be appended to other manifests.
+const EndedExperiments = `
+---
+apiVersion: argoproj.io/v1alpha1
+kind: Experiment
+metadata: {name: load, namespace: shop, uid: load-uid, creationTimestamp: "1999-12-31T23:50:00Z"}
+spec: {duration: 30m, templates: [{name: baseline, selector: {matchLabels: {app: x}}, template: {spec: {containers: [{name: x, image: "web:v1"}]}}}]}
+status: {phase: Running, availableAt: "1999-12-31T23:51:00Z"}
+---
+apiVersion: argoproj.io/v1alpha1
+kind: Experiment
+metadata: {name: smoke, namespace: shop, uid: smoke-uid, creationTimestamp: "1999-12-31T20:00:00Z"}
+spec: {terminate: true, duration: 1h, templates: [{name: baseline, selector: {matchLabels: {app: x}}, template: {spec: {containers: [{name: x, image: "web:v1"}]}}}]}
+status: {phase: Successful, availableAt: "1999-12-31T20:01:00Z"}
+---
+apiVersion: argoproj.io/v1alpha1
+kind: AnalysisRun
+metadata: {name: smoke, namespace: shop, uid: smoke-run-uid}
+spec: {metrics: []}
+status: {phase: Failed}`
+
 // HostilePod is a pod of Canary cart whose message moves the cursor and changes colours, to be appended to other manifests.
 const HostilePod = `
 ---

@@ -53,11 +53,11 @@ func (s *Session) PlanAnswer(ctx context.Context, answer Answer, namespace strin
 
 // approvalGates returns the names of the gates that wait for an approval, and of those that will need one for the same step.
 func (s *Session) approvalGates(ctx context.Context, object client.Object) (waiting, later []string, err error) {
-	observed, err := s.observeAll(ctx, []client.Object{object}, s.findControllers(ctx, []client.Object{object}).flags)
+	described, err := s.describe(ctx, object)
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, gate := range observed[0].Describe(s.Clock.Now()).Gates {
+	for _, gate := range described.Gates {
 		switch {
 		case gate.AwaitsApproval():
 			waiting = append(waiting, gate.Name)
@@ -76,4 +76,24 @@ func (s *Session) ApprovalGates(ctx context.Context, namespace string, name Name
 	}
 	waiting, _, err := s.approvalGates(ctx, object)
 	return waiting, err
+}
+
+// PlannedGates returns the names of the gates of a release that may wait for an approval at any step. Errors: those of PlanCommand.
+func (s *Session) PlannedGates(ctx context.Context, namespace string, name Name) ([]string, error) {
+	object, err := s.getObject(ctx, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	described, err := s.describe(ctx, object)
+	return described.ApprovalGates(), err
+}
+
+// describe observes a release once.
+func (s *Session) describe(ctx context.Context, object client.Object) (explain.Release, error) {
+	objects := []client.Object{object}
+	observed, err := s.observeAll(ctx, objects, s.findControllers(ctx, objects).flags)
+	if err != nil {
+		return explain.Release{}, err
+	}
+	return observed[0].Describe(s.Clock.Now()), nil
 }

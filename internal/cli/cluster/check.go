@@ -328,7 +328,7 @@ func (s *Session) checkRelease(ctx context.Context, object client.Object, reques
 		return check.Canary{
 			Object: object, Snapshot: observed.Snapshot, Invalid: plan.ValidationErrors, Unread: observed.Unread, Assumed: observed.Assumed, Other: other.Sign,
 			Measured: s.measureCanary(ctx, observed, request, found.flags), Webhooks: s.resolveWebhooks(ctx, object, found.flags),
-			Disruption: s.disruptionOf(ctx, object),
+			Disruption: s.disruptionOf(ctx, object), Parents: s.parentsOf(ctx, routeRefs(found.flags.Routers(), object, plan.Provider)),
 		}.Section(), nil
 	case *argov1.Rollout:
 		observed, err := s.observeRollout(ctx, reader, object, found.flags)
@@ -338,7 +338,8 @@ func (s *Session) checkRelease(ctx context.Context, object client.Object, reques
 		measured, problems := s.measureRollout(ctx, reader, observed, request, found.flags)
 		return check.Rollout{
 			Object: object, Snapshot: observed.Snapshot, Routers: observed.Routers, Unread: observed.Unread, Assumed: observed.Assumed, Other: other.Sign,
-			Measured: measured, TemplateProblems: problems,
+			Measured: measured, TemplateProblems: problems, Autoscalers: s.autoscalersIn(ctx, object.Namespace), Budgets: s.budgetsOfRevisions(ctx, observed),
+			Parents: s.parentsOf(ctx, rolloutRouteRefs(found.flags.Routers(), object)),
 		}.Section(), nil
 	default:
 		return check.Section{}, errors.New("not a release") // there is no other kind
@@ -393,16 +394,39 @@ func (s *Session) disruptionOf(ctx context.Context, object *flaggerv1.Canary) ch
 	return check.Disruption{OfTarget: s.budgetsOf(ctx, budgets.Items, object.Namespace, target), OfPrimary: s.budgetsOf(ctx, budgets.Items, object.Namespace, target+"-primary")}
 }
 
+// budgetsOfRevisions finds the PodDisruptionBudgets of the pods of a Rollout.
+func (s *Session) budgetsOfRevisions(ctx context.Context, observed *explain.Rollout) check.RevisionBudgets {
+	object := observed.Object
+	var budgets policyv1.PodDisruptionBudgetList
+	if err := s.Client.List(ctx, &budgets, client.InNamespace(object.Namespace)); err != nil {
+		return check.RevisionBudgets{Unread: "the PodDisruptionBudgets cannot be read"}
+	}
+	all := observed.Snapshot.Spec.Template.Labels
+	if len(all) == 0 { // the workload cannot be read
+		return check.RevisionBudgets{Unread: "the labels of the pods are unknown"}
+	}
+	stable := labels.Merge(all, labels.Set{argov1.PodTemplateHashLabel: object.Status.StableRS})
+	if c := object.Spec.Strategy.Canary; c != nil && c.StableMetadata != nil {
+		stable = labels.Merge(stable, c.StableMetadata.Labels)
+	}
+	return check.RevisionBudgets{OfAll: budgetsSelecting(budgets.Items, all), OfStable: budgetsSelecting(budgets.Items, stable)}
+}
+
 // budgetsOf returns the names of the budgets that select the pods of a Deployment.
 func (s *Session) budgetsOf(ctx context.Context, budgets []policyv1.PodDisruptionBudget, namespace, name string) []string {
 	var deployment appsv1.Deployment
 	if s.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &deployment) != nil {
 		return nil // another check reports it
 	}
+	return budgetsSelecting(budgets, deployment.Spec.Template.Labels)
+}
+
+// budgetsSelecting returns the names of the budgets that select pods with labels.
+func budgetsSelecting(budgets []policyv1.PodDisruptionBudget, pods labels.Set) []string {
 	var out []string
 	for i := range budgets {
 		selector, err := metav1.LabelSelectorAsSelector(budgets[i].Spec.Selector)
-		if err == nil && selector.Matches(labels.Set(deployment.Spec.Template.Labels)) {
+		if err == nil && selector.Matches(pods) {
 			out = append(out, "PodDisruptionBudget "+budgets[i].Name)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,7 +25,7 @@ import (
 var (
 	// ErrNoEffect: the command has no effect in the current state of the release.
 	ErrNoEffect = errors.New("nothing to do")
-	// ErrRefused: the command would do more than the user may expect.
+	// ErrRefused: the command would do more than the user may expect, or the API server refuses an object.
 	ErrRefused = errors.New("refused")
 )
 
@@ -55,6 +56,8 @@ type PlannedCommand struct {
 	Skips string
 	// Paused is true if the command is only recorded until the release is resumed.
 	Paused bool
+	// DryRun is true if the API server only validates the changes, as for kubectl --dry-run=server.
+	DryRun bool
 
 	// answer is the command of the user about one gate, such as "approve confirm-rollout/sign-off"; empty: about the release.
 	answer string
@@ -68,6 +71,16 @@ type PlannedCommand struct {
 // changes are the changes that a command makes to an object and to its status, as merge patches.
 type changes struct {
 	object, status map[string]any
+	// dryRun is true if the API server only validates them.
+	dryRun bool
+}
+
+// options returns the options of the patches.
+func (c changes) options() *client.PatchOptions {
+	if !c.dryRun {
+		return &client.PatchOptions{}
+	}
+	return &client.PatchOptions{DryRun: []string{metav1.DryRunAll}}
 }
 
 // PlanCommand reads a release and returns the changes of a command. It changes nothing. Errors: ErrNoEffect, ErrRefused,
@@ -102,10 +115,15 @@ func planFor(command Command, object client.Object) (p *PlannedCommand, err erro
 // SendCommand sends a planned command to the controller by changing the object of the release. Errors: those of PlanCommand.
 func (s *Session) SendCommand(ctx context.Context, p *PlannedCommand) error {
 	if p.workload != nil {
-		return p.describeWorkloadError(p.workload.object, s.Client.Patch(ctx, p.workload.object, p.workload.patch))
+		err := s.Client.Patch(ctx, p.workload.object, p.workload.patch, changes{dryRun: p.DryRun}.options())
+		if apierrors.IsConflict(err) {
+			return p.newError(ErrRefused, "has changed meanwhile: look at it, then repeat the command")
+		}
+		return p.describeWorkloadError(p.workload.object, err)
 	}
 	subject := p.Subject()
 	for range maxAttempts {
+		p.changes.dryRun = p.DryRun
 		err := s.applyChanges(ctx, p.object, p.changes)
 		if err == nil {
 			return nil
@@ -120,7 +138,7 @@ func (s *Session) SendCommand(ctx context.Context, p *PlannedCommand) error {
 		if next.Subject() != subject {
 			return p.newError(ErrRefused, "has reached another step or begun another release meanwhile: look at it, then repeat the command")
 		}
-		next.answer = p.answer
+		next.answer, next.DryRun = p.answer, p.DryRun
 		*p = *next
 	}
 	return p.newError(ErrUnreachable, "changes too often for a write: repeat the command")
@@ -166,7 +184,7 @@ func (s *Session) applyChanges(ctx context.Context, object client.Object, c chan
 		if err != nil {
 			return err
 		}
-		if err := s.Client.Status().Patch(ctx, object, patch); err != nil {
+		if err := s.Client.Status().Patch(ctx, object, patch, &client.SubResourcePatchOptions{PatchOptions: *c.options()}); err != nil {
 			return err
 		}
 	}
@@ -177,7 +195,7 @@ func (s *Session) applyChanges(ctx context.Context, object client.Object, c chan
 	if err != nil {
 		return err
 	}
-	return s.Client.Patch(ctx, object, patch)
+	return s.Client.Patch(ctx, object, patch, c.options())
 }
 
 // newPatch returns a merge patch that fails if the object no longer has the observed version.

@@ -37,9 +37,9 @@ func (s *Session) RecordCommand(ctx context.Context, p *PlannedCommand, reason s
 		message += ": " + reason
 	}
 	now := metav1.NewTime(s.Clock.Now())
-	apiVersion, kind := flaggerv1.SchemeGroupVersion.String(), string(p.Key.Kind)
-	if p.Key.Kind == explain.KindRollout {
-		apiVersion = argov1.SchemeGroupVersion.String()
+	apiVersion, kind := argov1.SchemeGroupVersion.String(), string(p.Key.Kind)
+	if p.Key.Kind == explain.KindCanary {
+		apiVersion = flaggerv1.SchemeGroupVersion.String()
 	}
 	event := &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.Key.Namespace, GenerateName: fmt.Sprintf("%s.%x.", p.Key.Name, now.UnixNano())},

@@ -1,8 +1,9 @@
 // Package cluster observes releases with the permissions of the user, once or continuously, and sends the commands of the user to
 // the controller.
 //
-// It writes nothing but commands, the events that record them, and the steps of an ejection. It calls no webhook and queries no
-// metrics provider. It must not know terminals, nor how a release is described, which is the task of package explain.
+// It writes nothing but commands, the events that record them, the objects that the user creates, and the steps of an ejection. It
+// calls no webhook and queries no metrics provider. It must not know terminals, nor how a release is described, which is the task of
+// package explain.
 package cluster
 
 import (
@@ -134,10 +135,12 @@ type selectedObjects struct {
 	unread []string
 }
 
-// keyOf returns the key of the release that an object defines.
+// keyOf returns the key of the release that an object defines. AnalysisRuns and Experiments have the kind of the releases whose
+// controller acts on them.
 func keyOf(object client.Object) explain.Key {
 	kind := explain.KindCanary
-	if _, ok := object.(*argov1.Rollout); ok {
+	switch object.(type) {
+	case *argov1.Rollout, *argov1.AnalysisRun, *argov1.Experiment:
 		kind = explain.KindRollout
 	}
 	return explain.Key{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}
@@ -302,8 +305,8 @@ func isUnknownKind(err error) bool {
 }
 
 func notInstalledText(kind explain.Kind) string {
-	if kind == explain.KindRollout {
-		return "this cluster does not have the kind Rollout of argoproj.io: install the definitions with: serin crds --group argoproj.io | kubectl apply --server-side -f -"
+	if kind != explain.KindCanary {
+		return "this cluster does not have the kind " + string(kind) + " of argoproj.io: install the definitions with: serin crds --group argoproj.io | kubectl apply --server-side -f -"
 	}
 	return "this cluster does not have the kind Canary of flagger.app: install the definitions with: serin crds | kubectl apply --server-side -f -"
 }

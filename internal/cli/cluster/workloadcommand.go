@@ -259,7 +259,7 @@ func (s *Session) readTemplate(ctx context.Context, p *PlannedCommand, template 
 // describeWorkloadError describes an error about an object that the release refers to.
 func (p *PlannedCommand) describeWorkloadError(object client.Object, err error) error {
 	kind := object.GetObjectKind().GroupVersionKind().Kind
-	if apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) && object != p.object {
 		return p.newError(ErrNotFound, "refers to %s %s, which does not exist: create it, or correct the reference", kind, object.GetName())
 	}
 	return describeError(string(p.Command)+" "+string(p.Key.Kind)+" "+p.Key.Name+inNamespace(p.Key.Namespace), err, p.Key.Kind)

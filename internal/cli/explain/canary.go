@@ -58,6 +58,7 @@ func (observed *Canary) Describe(now time.Time) Release {
 	for _, gate := range v.Gates {
 		r.Gates = append(r.Gates, observed.newGate(gate, &r))
 	}
+	r.nameApprovals()
 	return r
 }
 

@@ -95,6 +95,17 @@ type Release struct {
 	// Unread has one sentence for each kind of object that the user has no permission to read; information about them comes from
 	// the status.
 	Unread []string `json:"unread,omitempty"`
+
+	// approvalGates are the names of the gates of the plan that may wait for an approval.
+	approvalGates []string
+}
+
+// ApprovalGates returns the names of the gates of the plan that may wait for an approval in a release.
+func (r *Release) ApprovalGates() []string { return r.approvalGates }
+
+// AwaitsApprovalOf reports whether the release waits for the approval of a gate.
+func (r *Release) AwaitsApprovalOf(gate string) bool {
+	return slices.ContainsFunc(r.Gates, func(g Gate) bool { return g.Name == gate && g.AwaitsApproval() })
 }
 
 // Window is the interval during which one weight or iteration is observed.
@@ -207,6 +218,7 @@ func newRelease(v release.View, shared SharedObservation, firstEvent string) Rel
 		Phase: v.Phase, State: v.State, Result: v.Result, Message: v.Message, Since: toUTC(v.Since),
 		Weight: v.Weight, Mirrored: v.Mirrored, Revision: v.Revision, PromotedRevision: v.Promoted, PromotionFailed: v.PromotionFailed,
 		PodProblems: shared.PodProblems, Events: eventsSince(shared.Events, firstEvent), Unread: slices.Clone(shared.Unread),
+		approvalGates: v.ApprovalGates,
 	}
 	if v.Window != nil {
 		r.Window = &Window{Start: v.Window.Start.UTC(), End: v.Window.End.UTC()}
@@ -246,6 +258,25 @@ func newGate(view release.GateView, r *Release, other OtherController) Gate {
 		g.UserAction = other.StopCommand
 	}
 	return g
+}
+
+// nameApprovals replaces the command that promotes by the one that approves one gate, and records it with its name. With several
+// approvals for the same step of a Canary, that command is refused, because it would skip the others.
+func (r *Release) nameApprovals() {
+	var approvals []*Gate
+	for i := range r.Gates {
+		if r.Gates[i].NeedsApproval() {
+			approvals = append(approvals, &r.Gates[i])
+		}
+	}
+	if r.Kind == KindCanary && len(approvals) > 1 {
+		return
+	}
+	for _, g := range approvals {
+		if g.AwaitsApproval() {
+			g.UserAction = fmt.Sprintf("serin approve %s/%s %s -n %s", strings.ToLower(string(r.Kind)), r.Name, g.Name, r.Namespace)
+		}
+	}
 }
 
 // waitsForUser reports whether the gate is closed until the user opens it.
@@ -306,21 +337,24 @@ func (r *Release) Argument() string {
 // Key returns the key of the release.
 func (r *Release) Key() Key { return Key{r.Kind, r.Namespace, r.Name} }
 
-// Kind is a kind of release.
+// Kind is a kind of release, or of an object of a release that users command separately.
 type Kind string
 
 // The kinds.
 const (
 	KindCanary  Kind = "Canary"
 	KindRollout Kind = "Rollout"
+
+	KindAnalysisRun Kind = "AnalysisRun"
+	KindExperiment  Kind = "Experiment"
 )
 
 // Resource returns the singular resource with its group, as kubectl prints it.
 func (k Kind) Resource() string {
-	if k == KindRollout {
-		return "rollout.argoproj.io"
+	if k == KindCanary {
+		return "canary.flagger.app"
 	}
-	return "canary.flagger.app"
+	return strings.ToLower(string(k)) + ".argoproj.io"
 }
 
 // Key identifies one release.

@@ -69,6 +69,7 @@ func (observed *Rollout) Describe(now time.Time) Release {
 			delaySteps(&r, observed.earliestEnd(gate.Run, now))
 		}
 	}
+	r.nameApprovals()
 	return r
 }
 

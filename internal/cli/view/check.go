@@ -20,18 +20,19 @@ var checkMarks = map[check.Status]struct {
 
 // Check renders the results of checks, with a summary.
 func Check(r check.Report, columns int, paint Paint) string {
+	r = printable(r)
 	var b strings.Builder
 	for _, section := range r.Sections {
-		b.WriteString(paint.styled(bold, singleLine(section.Name)) + "\n")
+		b.WriteString(paint.styled(bold, section.Name) + "\n")
 		for _, result := range section.Results {
 			mark := checkMarks[result.Status]
-			lines := wrap(singleLine(result.Check+": "+result.Message), columns-2, "  ")
+			lines := wrap(result.Check+": "+result.Message, columns-2, "  ")
 			b.WriteString(paint.styled(mark.style, mark.mark) + " " + strings.Join(lines, "\n  ") + "\n")
 			if result.Query != "" && result.Status != check.Passed {
-				b.WriteString(paint.styled(faint, "    query: "+strings.Join(wrap(singleLine(result.Query), columns-6, ""), "\n      ")) + "\n")
+				b.WriteString(paint.styled(faint, "    query: "+strings.Join(wrap(result.Query, columns-6, ""), "\n      ")) + "\n")
 			}
 			if result.Fix != "" {
-				b.WriteString(paint.styled(faint, "    → "+strings.Join(wrap(singleLine(result.Fix), columns-6, ""), "\n      ")) + "\n")
+				b.WriteString(paint.styled(faint, "    → "+strings.Join(wrap(result.Fix, columns-6, ""), "\n      ")) + "\n")
 			}
 		}
 		b.WriteString("\n")

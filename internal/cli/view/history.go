@@ -11,6 +11,7 @@ import (
 
 // HistoryTable renders a history as a table with a header and one line for each release.
 func HistoryTable(h explain.History, p Paint) string {
+	h = printable(h)
 	rows := [][]string{{"STARTED", "DURATION", "RESULT", "IMAGES", "REVISION", "MAX WEIGHT", "CAUSE"}}
 	for _, r := range h.Releases {
 		duration, weight := "-", "-"

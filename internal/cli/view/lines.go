@@ -57,7 +57,7 @@ func EventLine(r *explain.Release, e explain.Event) string {
 	return out
 }
 
-// WithTime prepends the time of day to a line.
-func WithTime(now time.Time, line string) string { return timeOfDay(now) + " " + line }
+// WithTime prepends the time of day to a line without styles, and removes the control characters from it.
+func WithTime(now time.Time, line string) string { return timeOfDay(now) + " " + singleLine(line) }
 
 func timeOfDay(t time.Time) string { return t.UTC().Format(time.TimeOnly) + "Z" }

@@ -7,6 +7,8 @@ import "strings"
 func WrapParagraphs(paragraphs []string, columns int, p Paint) string {
 	var b strings.Builder
 	for i, paragraph := range paragraphs {
+		text := strings.TrimLeft(paragraph, " ")
+		paragraph = paragraph[:len(paragraph)-len(text)] + singleLine(text)
 		if strings.HasPrefix(paragraph, "  ") {
 			b.WriteString(p.styled(cyan, paragraph) + "\n")
 			continue

@@ -14,6 +14,8 @@ import (
 
 // Plan renders what a release would do: its steps, a drawing of the weights, the duration, queries, webhooks and notes.
 func Plan(p *plan.Plan, columns int, paint Paint) string {
+	document := printable(*p)
+	p = &document
 	var b strings.Builder
 	name := p.Name
 	if p.Namespace != "" {

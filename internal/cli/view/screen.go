@@ -33,6 +33,7 @@ type Screen struct {
 
 // String renders the screen: at most Height lines, none wider than Width.
 func (s Screen) String() string {
+	s = printable(s)
 	s.Width, s.Height = max(s.Width, 20), max(s.Height, 5)
 	var lines []string
 	for _, note := range s.Notes {

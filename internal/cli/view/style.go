@@ -6,7 +6,6 @@ package view
 
 import (
 	"strings"
-	"unicode"
 
 	"github.com/charmbracelet/lipgloss"
 
@@ -68,22 +67,6 @@ func verdictSymbol(verdict string) (symbol string, s style) {
 	default:
 		return "…", yellow
 	}
-}
-
-// singleLine returns a text from the cluster on one line, without control characters: names and messages must not move the cursor
-// or change the colours of the terminal.
-func singleLine(text string) string {
-	text = strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsSpace(r):
-			return ' '
-		case !unicode.IsPrint(r):
-			return -1
-		default:
-			return r
-		}
-	}, strings.ToValidUTF8(text, ""))
-	return strings.Join(strings.Fields(text), " ")
 }
 
 // width returns the number of columns of a text on the screen, without its ANSI sequences.

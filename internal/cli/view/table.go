@@ -19,6 +19,7 @@ type TableOptions struct {
 
 // Table renders a table with a header and one line for each release.
 func Table(releases []explain.Release, now time.Time, o TableOptions) string {
+	releases = printable(releases)
 	header := []string{"NAME", "KIND", "TARGET", "STRATEGY", "PHASE", "WEIGHT", "FAILED", "WAITS FOR", "SINCE"}
 	if o.Namespaces {
 		header = append([]string{"NAMESPACE"}, header...)
@@ -30,13 +31,13 @@ func Table(releases []explain.Release, now time.Time, o TableOptions) string {
 	for i := range releases {
 		r := &releases[i]
 		row := []string{
-			singleLine(r.Name), string(r.Kind), singleLine(r.Target), r.Strategy, o.styled(phaseStyle(r), cmp.Or(singleLine(r.Phase), "new")), progressText(r), failedChecksText(r), singleLine(WaitsFor(r, now)), ageText(r.Since, now),
+			r.Name, string(r.Kind), r.Target, r.Strategy, o.styled(phaseStyle(r), cmp.Or(r.Phase, "new")), progressText(r), failedChecksText(r), WaitsFor(r, now), ageText(r.Since, now),
 		}
 		if o.Namespaces {
-			row = append([]string{singleLine(r.Namespace)}, row...)
+			row = append([]string{r.Namespace}, row...)
 		}
 		if o.Wide {
-			row = append(row, singleLine(r.Provider), cmp.Or(singleLine(r.Revision), "-"), cmp.Or(singleLine(r.PromotedRevision), "-"), cmp.Or(singleLine(r.NextStep), "-"), cmp.Or(singleLine(waitMessage(r)), "-"))
+			row = append(row, r.Provider, cmp.Or(r.Revision, "-"), cmp.Or(r.PromotedRevision, "-"), cmp.Or(r.NextStep, "-"), cmp.Or(waitMessage(r), "-"))
 		}
 		rows = append(rows, row)
 	}

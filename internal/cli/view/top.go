@@ -19,6 +19,7 @@ type TopOptions struct {
 
 // Top renders the number of releases in each group, and a table with one line for each release in progress.
 func Top(top explain.Top, now time.Time, o TopOptions) string {
+	top = printable(top)
 	text := SummaryLine(top.Summary) + "\n"
 	if len(top.Releases) == 0 {
 		return text
@@ -31,11 +32,11 @@ func Top(top explain.Top, now time.Time, o TopOptions) string {
 	for i := range top.Releases {
 		r := &top.Releases[i]
 		row := []string{
-			o.styled(groupStyle(r.Group), singleLine(strings.ToLower(string(r.Kind))+"/"+r.Name)), singleLine(imagesText(r.Images)), shareText(&r.Release), stepText(&r.Release),
-			failedChecksText(&r.Release), o.styled(groupStyle(r.Group), singleLine(topWaitsFor(r, now))), ageText(r.WaitsSince, now), cmp.Or(singleLine(nextText(&r.Release, now)), "-"),
+			o.styled(groupStyle(r.Group), strings.ToLower(string(r.Kind))+"/"+r.Name), imagesText(r.Images), shareText(&r.Release), stepText(&r.Release),
+			failedChecksText(&r.Release), o.styled(groupStyle(r.Group), topWaitsFor(r, now)), ageText(r.WaitsSince, now), cmp.Or(nextText(&r.Release, now), "-"),
 		}
 		if o.Namespaces {
-			row = append([]string{singleLine(r.Namespace)}, row...)
+			row = append([]string{r.Namespace}, row...)
 		}
 		rows = append(rows, row)
 	}

@@ -23,7 +23,9 @@ type TreeOptions struct {
 // Tree renders a release with its tree (Release.Tree): revisions, workloads, pods and analyses, and then the gates that do not
 // pass, of which the first one is marked.
 func Tree(r *explain.Release, now time.Time, o TreeOptions) string {
-	root := node{text: o.styled(bold, singleLine(string(r.Kind)+" "+r.Name)) + "   " + o.styled(phaseStyle(r), singleLine(stateText(r))) +
+	document := printable(*r)
+	r = &document
+	root := node{text: o.styled(bold, string(r.Kind)+" "+r.Name) + "   " + o.styled(phaseStyle(r), stateText(r)) +
 		o.styled(faint, phaseAgeText(r.Since, now)) + positionText(r)}
 	if next := nextText(r, now); next != "" && r.State != release.Idle {
 		root.detail = "next: " + next
@@ -39,7 +41,7 @@ func Tree(r *explain.Release, now time.Time, o TreeOptions) string {
 			root.children = append(root.children, o.runNode("Experiment", run))
 		}
 		for _, unread := range r.Tree.Unread {
-			root.children = append(root.children, node{text: o.styled(yellow, "! "+singleLine(unread))})
+			root.children = append(root.children, node{text: o.styled(yellow, "! "+unread)})
 		}
 	}
 	lines := append(o.nodeLines(root, "", ""), o.waitLines(r, now)...)
@@ -62,7 +64,7 @@ type node struct {
 // nodeLines renders a node: first is the beginning of its line, rest that of the lines below it.
 func (o TreeOptions) nodeLines(n node, first, rest string) []string {
 	out := []string{first + n.text}
-	switch detail := singleLine(n.detail); {
+	switch detail := n.detail; {
 	case detail == "":
 	case o.Columns <= 0 || width(out[0])+3+width(detail) <= o.Columns:
 		out[0] += "   " + o.styled(n.detailStyle, detail)
@@ -131,7 +133,7 @@ func (o TreeOptions) revisionNode(revision *explain.TreeRevision, now time.Time)
 		n.text += "   " + o.styled(faint, "does not exist")
 	}
 	for _, part := range []string{name, weightText(revision), strings.Join(revision.Images, ", ")} {
-		if part = singleLine(part); part != "" && part != "-" {
+		if part != "" && part != "-" {
 			n.text += "   " + part
 		}
 	}
@@ -189,7 +191,7 @@ func (o TreeOptions) workloadNode(w *explain.TreeWorkload, now time.Time) node {
 	if w.Ready == w.Desired {
 		count = fmt.Sprintf("%d/%d ready", w.Ready, w.Desired)
 	}
-	n := node{text: singleLine(w.Kind+" "+w.Name) + "   " + count, detail: w.Failure, detailStyle: red}
+	n := node{text: w.Kind + " " + w.Name + "   " + count, detail: w.Failure, detailStyle: red}
 	if remaining := w.ScaleDownAt.Sub(now); remaining > 0 {
 		n.text += "   " + o.styled(faint, "scaled down in "+explain.FormatDuration(remaining))
 	}
@@ -208,7 +210,7 @@ func (o TreeOptions) podNodes(pods []explain.TreePod, now time.Time) []node {
 		p := &shown[i]
 		symbol, symbolStyle, state := podState(p)
 		rows = append(rows, []string{
-			o.styled(symbolStyle, symbol) + " " + singleLine("Pod "+p.Name), restartsText(p.Restarts), ageText(p.Created, now), o.styled(symbolStyle, singleLine(state)),
+			o.styled(symbolStyle, symbol) + " " + "Pod " + p.Name, restartsText(p.Restarts), ageText(p.Created, now), o.styled(symbolStyle, state),
 		})
 	}
 	var out []node
@@ -279,19 +281,26 @@ func restText(pods []explain.TreePod) string {
 }
 
 func (o TreeOptions) runNode(kind string, run explain.TreeRun) node {
-	s := yellow
-	switch run.Phase {
-	case "Failed", "Error":
-		s = red
-	case "Running":
-		s = cyan
-	}
-	n := node{text: singleLine(kind + " " + run.Name), detail: run.Message}
+	n := node{text: kind + " " + run.Name, detail: run.Message}
 	if run.Type != "" {
-		n.text += "   " + singleLine(run.Type)
+		n.text += "   " + run.Type
 	}
-	n.text += "   " + o.styled(s, cmp.Or(singleLine(run.Phase), "Pending"))
+	n.text += "   " + o.styled(analysisStyle(run.Phase), cmp.Or(run.Phase, "Pending"))
 	return n
+}
+
+// analysisStyle returns the style for the phase of an AnalysisRun or an Experiment.
+func analysisStyle(phase string) style {
+	switch phase {
+	case "Failed", "Error":
+		return red
+	case "Running":
+		return cyan
+	case "Successful":
+		return green
+	default:
+		return yellow
+	}
 }
 
 // waitLines renders the gates that do not pass, those that the user opens first, as in the explanation of why a release waits.
@@ -302,7 +311,7 @@ func (o TreeOptions) waitLines(r *explain.Release, now time.Time) []string {
 		for i := range r.Gates {
 			if g := &r.Gates[i]; g.Verdict != "pass" && byUser == (g.Opener == "person") {
 				gates = append(gates, g)
-				nameWidth = max(nameWidth, width(singleLine(g.Name)))
+				nameWidth = max(nameWidth, width(g.Name))
 			}
 		}
 	}
@@ -316,18 +325,18 @@ func (o TreeOptions) waitLines(r *explain.Release, now time.Time) []string {
 		if i == 0 {
 			mark = o.styled(bold, "→ ")
 		}
-		text := singleLine(gateText(g, now))
+		text := gateText(g, now)
 		if !g.Since.IsZero() {
 			text += " (for " + ageText(g.Since, now) + ")"
 		}
-		prefix := mark + o.styled(s, symbol) + " " + pad(singleLine(g.Name), nameWidth) + "   "
+		prefix := mark + o.styled(s, symbol) + " " + pad(g.Name, nameWidth) + "   "
 		if o.Columns <= 0 {
 			lines = append(lines, prefix+text)
 		} else {
 			lines = append(lines, Screen{Width: o.Columns, Paint: o.Paint}.wrapAfter(prefix, plain, text)...)
 		}
 		if g.UserAction != "" {
-			lines = append(lines, "      "+o.styled(yellow, singleLine(g.UserAction)))
+			lines = append(lines, "      "+o.styled(yellow, g.UserAction))
 		}
 	}
 	return lines

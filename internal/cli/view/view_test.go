@@ -12,6 +12,8 @@ import (
 	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
 
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/cli/check"
 	"github.com/serin-dev/serin/internal/cli/clitest"
 	"github.com/serin-dev/serin/internal/cli/explain"
 	"github.com/serin-dev/serin/internal/cli/view"
@@ -161,7 +163,20 @@ func TestTextOfTheClusterCannotControlTheTerminal(t *testing.T) {
 			},
 		}
 		top := explain.Top{Releases: []explain.TopRelease{{Release: r, Group: explain.NeedsUser, Images: explain.Images{Old: texts("old"), New: texts("new")}}}}
+		r.Steps = []explain.Step{{Text: r.NextStep, At: now.Add(time.Minute)}}
+		r.Unread, r.Events = texts("release unread"), []explain.Event{{Type: "Warning", Message: hostile.Draw(t, "event")}}
+		r.PodProblems = []explain.PodProblem{{Revision: "canary", Pod: pod.Name, Container: pod.Container, Image: pod.Image, Reason: pod.Reason, Message: pod.Message}}
+		r.Gates = append(r.Gates, explain.Gate{Name: hostile.Draw(t, "check"), Verdict: "fail", Check: true, Message: hostile.Draw(t, "check message"), Value: hostile.Draw(t, "value"), Limit: hostile.Draw(t, "limit"), Query: hostile.Draw(t, "query")})
+		screen := view.Screen{Releases: []explain.Release{r}, Notes: texts("notes"), Now: now, Width: 100, Height: 40}
+		open := screen
+		open.Open = true
+		past := explain.History{Kind: explain.KindCanary, Releases: []explain.PastRelease{{Images: texts("past images"), Result: hostile.Draw(t, "result"), Revision: hostile.Draw(t, "past revision"), Cause: &flaggerv1.ReleaseCause{Gate: hostile.Draw(t, "cause"), Message: hostile.Draw(t, "cause message")}}}}
+		results := check.Report{Sections: []check.Section{{Name: hostile.Draw(t, "section"), Results: []check.Result{{Check: "x", Status: check.Failed, Message: hostile.Draw(t, "found"), Fix: hostile.Draw(t, "fix"), Query: hostile.Draw(t, "sent")}}}}}
+		experiments := explain.Experiments{Experiments: []explain.Experiment{{Name: hostile.Draw(t, "experiment"), Phase: hostile.Draw(t, "experiment phase"), Duration: hostile.Draw(t, "duration")}}}
 		for _, text := range []string{
+			screen.String(), open.String(), view.WithTime(now, view.ReleaseLine(&r)), view.WithTime(now, view.EventLine(&r, r.Events[0])),
+			view.WrapParagraphs(explain.Why(r, now), 80, view.Paint{}), view.HistoryTable(past, view.Paint{}), view.Check(results, 80, view.Paint{}),
+			view.ExperimentTable(experiments, now, true, view.Paint{}), view.PlainText("serin: " + hostile.Draw(t, "error")),
 			view.Tree(&r, now, view.TreeOptions{}), view.Top(top, now, view.TopOptions{Namespaces: true}),
 			view.Table([]explain.Release{r}, now, view.TableOptions{Namespaces: true, Wide: true}),
 		} {
@@ -170,6 +185,12 @@ func TestTextOfTheClusterCannotControlTheTerminal(t *testing.T) {
 					t.Fatalf("printed %q: %q", c, text)
 				}
 			}
+		}
+		if lines := strings.Split(screen.String(), "\n"); len(lines) != 40 {
+			t.Fatalf("a screen of 40 lines has %d", len(lines))
+		}
+		if text := view.WithTime(now, view.EventLine(&r, r.Events[0])); strings.Contains(text, "\n") {
+			t.Fatalf("an event has two lines: %q", text)
 		}
 		if lines := strings.Count(view.Top(top, now, view.TopOptions{}), "\n"); lines != 4 {
 			t.Fatalf("a table of one release has %d lines", lines)
