@@ -14,9 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/serin-dev/serin/playground/build"
+	"github.com/serin-dev/serin/playground/packaging/chart"
 )
 
 func TestPromtoolAcceptsTheRulesAndTheirUnitTests(t *testing.T) {
@@ -29,6 +31,35 @@ func TestPromtoolAcceptsTheRulesAndTheirUnitTests(t *testing.T) {
 		command.Dir = filepath.Join(repository, "config", "prometheus")
 		if output, err := command.CombinedOutput(); err != nil {
 			t.Errorf("promtool %q: %v\n%s", arguments, err, output)
+		}
+	}
+}
+
+// TestPromtoolAcceptsTheConfigurationOfTheChart checks the Prometheus that the chart installs with prometheus.install.
+func TestPromtoolAcceptsTheConfigurationOfTheChart(t *testing.T) {
+	ctx, promtool, repository := findPromtool(t)
+	for _, values := range []string{"prometheus: {install: true}", "{namespace: shop, prometheus: {install: true}}"} {
+		rendered, _, err := chart.Render(filepath.Join(repository, "charts", "serin"), values, "serin-system")
+		if err != nil {
+			t.Fatal(err)
+		}
+		checked := false
+		for _, object := range rendered {
+			text, found, err := unstructured.NestedString(object.Object, "data", "prometheus.yml")
+			if err != nil || !found {
+				continue
+			}
+			checked = true
+			file := filepath.Join(t.TempDir(), "prometheus.yml")
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if output, err := exec.CommandContext(ctx, promtool, "check", "config", "--syntax-only", "--lint=all", "--lint-fatal", file).CombinedOutput(); err != nil {
+				t.Errorf("%s: %v\n%s", values, err, output)
+			}
+		}
+		if !checked {
+			t.Errorf("%s: there is no prometheus.yml", values)
 		}
 	}
 }

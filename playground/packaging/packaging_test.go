@@ -184,7 +184,6 @@ func TestInvalidValuesAreRejectedWithAMessage(t *testing.T) {
 		"shards: 1":                                "shards",
 		"additionalArguments: [\"-shards=12\"]":    "set the value shards",
 		"slack: {url: \"http://x\"}":               "name the channel",
-		"prometheus: {install: true}":              "this chart brings no Prometheus",
 		"rbac: {providers: [istoi]}":               "rbac.providers names istoi",
 		"additionalArguments: [drain-delay]":       "additionalArguments",
 		"additionalArguments: [-instance-id=blue]": "set the value instanceID",

@@ -20,6 +20,15 @@
 {{- end -}}
 {{- end -}}
 
+{{- /* The Prometheus of this chart if there is one, as in Flagger's chart. */ -}}
+{{- define "serin.metricsServer" -}}
+{{- if (.Values.prometheus).install -}}
+http://{{ include "serin.fullname" . }}-prometheus.{{ .Release.Namespace }}:9090
+{{- else -}}
+{{- .Values.metricsServer -}}
+{{- end -}}
+{{- end -}}
+
 {{- /* The name of the leader Lease, which Serin derives from the instance id. */ -}}
 {{- define "serin.leaseName" -}}
 {{- if .Values.instanceID -}}

@@ -125,9 +125,10 @@ networkPolicy: {enabled: true}
 dashboards: {enabled: true}
 `
 
-// withRules enables the alert rules, and the labels that they need.
+// withRules enables the alert rules, and the labels that they need, and the Prometheus, which replaces metricsServer.
 const withRules = `
 crd: {groups: []}
+prometheus: {install: true}
 podMonitor: {enabled: true, honorLabels: true}
 serviceMonitor: {enabled: true, honorLabels: true}
 prometheusRule: {enabled: true}
@@ -143,6 +144,7 @@ var changes = map[string]any{
 	"networkPolicy.enabled":       false,
 	"dashboards.enabled":          false,
 	"prometheusRule.enabled":      false,
+	"prometheus.install":          false,
 
 	"logLevel":                         "debug",
 	"meshProvider":                     "nginx",
@@ -176,6 +178,7 @@ var changes = map[string]any{
 	"podMonitor.interval":              "16s",
 	"podDisruptionBudget.minAvailable": 2,
 	"securityContext.context.capabilities.drop":                                []any{"NET_RAW"},
+	"prometheus.securityContext.context.capabilities.drop":                     []any{"NET_RAW"},
 	"affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution": []any{},
 }
 
@@ -198,7 +201,7 @@ func TestEveryValueChangesSomething(t *testing.T) {
 	visitLeaves("", values, func(path string, value any) {
 		count++
 		enabled, before := withBase, beforeBase
-		if strings.HasPrefix(path, "prometheusRule.") {
+		if strings.HasPrefix(path, "prometheus") {
 			enabled, before = enabledRules, beforeRules
 		}
 		changed, ok := changes[path]
@@ -443,7 +446,6 @@ func TestNullIsNoValue(t *testing.T) {
 	}
 	delete(enabled["slack"].(map[string]any), "url") // which requires slack.channel
 	// The values of Flagger's chart, or of both, that values.yaml does not contain.
-	values["prometheus"] = map[string]any{"install": nil}
 	values["global"] = nil
 	values["slack"].(map[string]any)["proxy"] = nil
 	values["controller"] = map[string]any{"replicas": nil}
@@ -615,6 +617,12 @@ networkPolicy:
 			t.Errorf("boards (-config/grafana +chart):\n%s", diff)
 		}
 	})
+	t.Run("prometheus", func(t *testing.T) {
+		testPrometheus(t, "prometheus: {install: true}", "ClusterRole")
+		testPrometheus(t, "{namespace: shop, prometheus: {install: true}}", "Role")
+		// The section of the values file of Flagger's chart.
+		testPrometheus(t, "prometheus: {install: true, image: 'docker.io/prom/prometheus:v2.41.0', pullSecret: , retention: 2h, securityContext: {enabled: false}}", "ClusterRole")
+	})
 	t.Run("topologySpreadConstraints", func(t *testing.T) {
 		rendered, _ := render(t, `
 topologySpreadConstraints:
@@ -638,6 +646,67 @@ topologySpreadConstraints:
 			}
 		}
 	})
+}
+
+// testPrometheus checks that Serin queries the Prometheus of the chart, and that this has the permission, and the selectors, to
+// find what it scrapes.
+func testPrometheus(t *testing.T, values, roleKind string) {
+	t.Helper()
+	const name = "serin-prometheus"
+	rendered, notes := render(t, values)
+	objects := map[string]*unstructured.Unstructured{}
+	for _, object := range rendered {
+		objects[object.GetKind()+"/"+object.GetName()] = object
+	}
+	for _, key := range []string{"Deployment/" + name, "Service/" + name, "ConfigMap/" + name, "ServiceAccount/" + name, roleKind + "/" + name, roleKind + "Binding/" + name} {
+		if objects[key] == nil {
+			t.Fatalf("%s: there is no %s", values, key)
+		}
+	}
+	own := convert[appsv1.Deployment](t, objects["Deployment/serin"])
+	prometheus := convert[appsv1.Deployment](t, objects["Deployment/"+name])
+	service := convert[corev1.Service](t, objects["Service/"+name])
+	const address = "http://serin-prometheus.serin-system:9090"
+	if !slices.Contains(own.Spec.Template.Spec.Containers[0].Args, "-metrics-server="+address) || !strings.Contains(notes, address) {
+		t.Errorf("%s: Serin does not query %s: %v", values, address, own.Spec.Template.Spec.Containers[0].Args)
+	}
+	if service.Spec.Ports[0].Port != 9090 {
+		t.Errorf("%s: the Service has port %d", values, service.Spec.Ports[0].Port)
+	}
+	if !isSubset(service.Spec.Selector, prometheus.Spec.Template.Labels) || isSubset(own.Spec.Selector.MatchLabels, prometheus.Spec.Template.Labels) {
+		t.Errorf("%s: the Service must select the pods of Prometheus, and Serin's Deployment must not: %v", values, prometheus.Spec.Template.Labels)
+	}
+	role := convert[rbacv1.Role](t, objects[roleKind+"/"+name])
+	if diff := cmp.Diff([]rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch"}}}, role.Rules); diff != "" {
+		t.Errorf("%s: permissions of Prometheus (-want +got):\n%s", values, diff)
+	}
+	var config struct {
+		ScrapeConfigs []struct {
+			Discovery []struct {
+				Namespaces struct{ Names []string } `json:"namespaces"`
+			} `json:"kubernetes_sd_configs"`
+		} `json:"scrape_configs"`
+	}
+	if err := yaml.Unmarshal([]byte(convert[corev1.ConfigMap](t, objects["ConfigMap/"+name]).Data["prometheus.yml"]), &config); err != nil {
+		t.Fatal(err)
+	}
+	for _, job := range config.ScrapeConfigs {
+		if names := job.Discovery[0].Namespaces.Names; (roleKind == "Role") != slices.Equal(names, []string{role.Namespace}) {
+			t.Errorf("%s: a %s in namespace %q, but Prometheus lists the pods of %v", values, roleKind, role.Namespace, names)
+		}
+	}
+	if len(config.ScrapeConfigs) != 2 {
+		t.Errorf("%s: %d jobs, want 2", values, len(config.ScrapeConfigs))
+	}
+}
+
+func isSubset(selector, labels map[string]string) bool {
+	for key, value := range selector {
+		if labels[key] != value {
+			return false
+		}
+	}
+	return true
 }
 
 // nullField returns the path of a field that is null, or "".
