@@ -19,6 +19,14 @@ image: ## Build and push the image, for amd64 and arm64, with ko (KO_DOCKER_REPO
 image-loadtester: ## Build and push the load tester image, which contains a shell (KO_DOCKER_REPO=registry/serin-loadtester)
 	@hack/image.sh --loadtester $(ARGS)
 
+.PHONY: release
+release: ## Build binaries, image, SBOMs, chart and krew manifest of the commit into dist/ (VERSION=v0.1.0)
+	@hack/release.sh $(VERSION)
+
+.PHONY: release-test
+release-test: ## Build a release twice and test it: contents, signatures, installation (VERSION=v0.1.0 ARGS='-dist FOLDER')
+	cd hack/release && go test -count=1 -timeout 60m . -args $(if $(VERSION),-version $(VERSION)) $(ARGS)
+
 .PHONY: demo
 demo: ## Release good, failing and slow versions on live traffic (ARGS=--keep, ARGS=--json)
 	@hack/playground.sh
@@ -96,4 +104,4 @@ generate: ## Write generated code and the CustomResourceDefinitions
 
 .PHONY: clean
 clean: ## Remove build output; the playground stores its programs in the user's cache directory
-	rm -rf bin bench.json bench-scale.json bench-days.json
+	rm -rf bin dist bench.json bench-scale.json bench-days.json

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs golangci-lint over both modules, and Vale over the documents and the comments of the code. Arguments go to `golangci-lint run`: --fix repairs and
+# Runs golangci-lint over all modules, and Vale over the documents and the comments of the code. Arguments go to `golangci-lint run`: --fix repairs and
 # formats what it can.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -9,7 +9,7 @@ golangci() { go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15
 vale() { go run github.com/errata-ai/vale/v3/cmd/vale@v3.19.0 "$@"; }
 
 failed=0
-for module in . playground; do
+for module in . playground hack/release; do
 	echo "=== lint $module"
 	(cd "$module" && golangci run --allow-parallel-runners "$@") || failed=1
 done
