@@ -24,8 +24,10 @@ if [ -n "$(git status --porcelain)" ]; then
 	echo "The release contains the commit $(git rev-parse --short HEAD), without your uncommitted changes." >&2
 fi
 
-# Settings of the builder that change the built programs.
-export GOFLAGS= GOWORK=off CGO_ENABLED=0 GOAMD64=v1 GOARM64=v8.0 GOEXPERIMENT=
+# build is go build without the settings of the user that change the built programs.
+build() {
+	GOFLAGS='' GOWORK=off GOEXPERIMENT='' GOAMD64=v1 GOARM64=v8.0 CGO_ENABLED=0 go build "$@"
+}
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH
 
@@ -50,7 +52,7 @@ for platform in "${platforms[@]}"; do
 	name=serin_${number}_${platform/\//_}
 	echo "=== $name"
 	mkdir "$work/$name"
-	GOOS=${platform%/*} GOARCH=${platform#*/} go build -C "$work/source" -buildvcs=true -trimpath -ldflags="-s -w" -o "$work/$name/serin" ./cmd/serin
+	GOOS=${platform%/*} GOARCH=${platform#*/} build -C "$work/source" -buildvcs=true -trimpath -ldflags="-s -w" -o "$work/$name/serin" ./cmd/serin
 	cp "$work/source/LICENSE" "$work/source/README.md" "$work/$name"
 	archive --directory "$work/$name" LICENSE README.md serin | gzip --no-name >"$dist/$name.tar.gz"
 	# Without the serial number and the time, which would differ in each build.
