@@ -23,6 +23,10 @@ image-loadtester: ## Build and push the load tester image, which contains a shel
 release: ## Build binaries, image, SBOMs, chart and krew manifest of the commit into dist/ (VERSION=v0.1.0)
 	@hack/release.sh $(VERSION)
 
+.PHONY: release-bundle
+release-bundle: ## Build the bundle of the playground for this platform into dist/, after make release
+	@hack/bundle.sh
+
 .PHONY: release-test
 release-test: ## Build a release twice and test it: contents, signatures, installation (VERSION=v0.1.0 ARGS='-dist FOLDER')
 	cd hack/release && go test -count=1 -timeout 60m . -args $(if $(VERSION),-version $(VERSION)) $(ARGS)

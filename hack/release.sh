@@ -42,11 +42,6 @@ git clone --quiet --no-tags . "$work/source"
 git -C "$work/source" tag "$version"
 find "$work/source" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
 
-# archive writes a tar file that depends on the content of its files only.
-archive() { # tar arguments...
-	tar --sort=name --format=ustar --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --create "$@"
-}
-
 platforms=(linux/amd64 linux/arm64 darwin/amd64 darwin/arm64)
 for platform in "${platforms[@]}"; do
 	name=serin_${number}_${platform/\//_}
@@ -100,6 +95,5 @@ echo "=== krew manifest"
 	done
 } >"$dist/serin.yaml"
 
-(cd "$dist" && sha256sum -- * >"$work/checksums.txt")
-mv "$work/checksums.txt" "$dist"
+write_checksums "$dist"
 cat "$dist/checksums.txt"

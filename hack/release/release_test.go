@@ -9,6 +9,7 @@ import (
 	"debug/buildinfo"
 	"debug/elf"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -116,7 +117,7 @@ func readTar(t *testing.T, in io.Reader) map[string][]byte {
 	files := map[string][]byte{}
 	for archive := tar.NewReader(in); ; {
 		header, err := archive.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return files
 		}
 		if err != nil {

@@ -1,8 +1,8 @@
 // Package build builds the programs of the playground from Go modules and
 // caches them, so that only the first start takes minutes.
 //
-// It needs the go command, and git for the previous version of Serin. It must
-// not know how the programs are run.
+// It needs the go command, and git for the previous version of Serin, but not
+// with a bundle of built programs. It must not know how the programs are run.
 package build
 
 import (
@@ -34,7 +34,9 @@ const KubernetesVersion = "v1.37.2"
 
 // Builder builds programs and caches them.
 type Builder struct {
-	source   string
+	// source is the folder of the playground's sources. With a bundle, it is empty, and nothing is built.
+	source, bundle string
+
 	cache    string
 	report   func(string)
 	terminal *os.File
@@ -43,10 +45,11 @@ type Builder struct {
 // ShowProgressOn shows progress in one line of a terminal while programs are built. By default, progress is a few lines of text.
 func (b *Builder) ShowProgressOn(terminal *os.File) { b.terminal = terminal }
 
-// New finds the playground's sources, in the working folder or above it, and the cache. report, which may be nil, is called
+// New finds the playground's sources, in the working folder or above it, or verifies the bundle that BundleVariable names, and
+// finds the cache. report, which may be nil, is called
 // with a text for the user before everything that takes long.
 func New(report func(string)) (*Builder, error) {
-	source, err := findSource()
+	source, bundle, err := findSourceOrBundle()
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +70,18 @@ func New(report func(string)) (*Builder, error) {
 	if report == nil {
 		report = func(string) {}
 	}
-	return &Builder{source: source, cache: cache, report: report}, nil
+	return &Builder{source: source, bundle: bundle, cache: cache, report: report}, nil
+}
+
+func findSourceOrBundle() (source, bundle string, err error) {
+	if bundle = os.Getenv(BundleVariable); bundle == "" {
+		source, err = findSource()
+		return source, "", err
+	}
+	if bundle, err = filepath.Abs(bundle); err != nil {
+		return "", "", fmt.Errorf("resolve the folder in %s: %w", BundleVariable, err)
+	}
+	return "", bundle, verifyBundle(bundle)
 }
 
 func findSource() (string, error) {
@@ -87,8 +101,13 @@ func findSource() (string, error) {
 	}
 }
 
-// Repository returns the folder of Serin's sources.
-func (b *Builder) Repository() string { return filepath.Dir(b.source) }
+// Repository returns the folder of Serin's sources. With a bundle, it is the folder of the bundle, which contains config/crd.
+func (b *Builder) Repository() string {
+	if b.bundle != "" {
+		return b.bundle
+	}
+	return filepath.Dir(b.source)
+}
 
 // Folder returns a folder below the cache, for data other than programs.
 func (b *Builder) Folder(name string) string { return filepath.Join(b.cache, name) }
@@ -194,6 +213,9 @@ func (b *Builder) Serin(ctx context.Context) (string, error) {
 // libraries. It relies on Go's build cache to skip unnecessary work. Programs are cached by folder, so that two checkouts that
 // share a cache do not run each other's programs.
 func (b *Builder) BuildStatic(ctx context.Context, name, folder, pkg string) (string, error) {
+	if b.bundle != "" {
+		return b.bundled(name)
+	}
 	folder, err := filepath.Abs(folder)
 	if err != nil {
 		return "", fmt.Errorf("find the sources of %s: %w", name, err)
@@ -215,6 +237,9 @@ func (b *Builder) BuildStatic(ctx context.Context, name, folder, pkg string) (st
 
 // GatewayCRDs returns the folder with the CRDs of the Gateway API's standard channel.
 func (b *Builder) GatewayCRDs(ctx context.Context) (string, error) {
+	if b.bundle != "" {
+		return b.bundled(gatewayCRDs)
+	}
 	module, err := moduleFolder(ctx, filepath.Join(b.source, "modules", "gatewayapi"), "sigs.k8s.io/gateway-api")
 	return filepath.Join(module, "config", "crd", "standard"), err
 }
@@ -227,6 +252,9 @@ func (b *Builder) IstioCRDs(ctx context.Context) (string, error) {
 
 // TraefikCRDs returns the file with the CRDs of Traefik's own API.
 func (b *Builder) TraefikCRDs(ctx context.Context) (string, error) {
+	if b.bundle != "" {
+		return b.bundled(traefikCRDs)
+	}
 	module, err := moduleFolder(ctx, filepath.Join(b.source, "modules", "programs"), "github.com/traefik/traefik/v3")
 	return filepath.Join(module, "docs", "content", "reference", "dynamic-configuration", "kubernetes-crd-definition-v1.yml"), err
 }
@@ -275,6 +303,16 @@ func (b *Builder) buildCached(ctx context.Context, p program) (string, error) {
 
 // buildAllCached is buildCached for several programs of one module.
 func (b *Builder) buildAllCached(ctx context.Context, all ...program) (files []string, err error) {
+	if b.bundle != "" {
+		for _, p := range all {
+			file, err := b.bundled(p.name)
+			if err != nil {
+				return nil, err
+			}
+			files = append(files, file)
+		}
+		return files, nil
+	}
 	module := filepath.Join(b.source, "modules", all[0].module)
 	sum, err := fingerprint(module, buildFlags())
 	if err != nil {

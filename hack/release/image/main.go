@@ -76,7 +76,7 @@ func run(args []string) error {
 		c.binaries = append(c.binaries, binary{platform: platform, file: file})
 	}
 	if *into == "" || len(c.binaries) == 0 {
-		return errors.New("usage: image -version VERSION -revision COMMIT -into FOLDER PLATFORM=BINARY...")
+		return errors.New("set -into, and pass PLATFORM=BINARY for each image")
 	}
 	index, err := newIndex(c)
 	if err != nil {

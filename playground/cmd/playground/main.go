@@ -31,7 +31,7 @@ func main() {
 		Use: "playground", Short: "A real Kubernetes cluster on a Linux machine that has only Go",
 		SilenceUsage: true, SilenceErrors: true,
 	}
-	root.AddCommand(demoCommand(), upCommand(), buildCommand(), pathCommand(), kubectlCommand())
+	root.AddCommand(demoCommand(), upCommand(), buildCommand(), bundleCommand(), pathCommand(), kubectlCommand())
 	if err := root.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -149,6 +149,21 @@ func buildCommand() *cobra.Command {
 				fmt.Fprintln(command.OutOrStdout(), path)
 			}
 			return nil
+		},
+	}
+}
+
+func bundleCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "bundle FOLDER", Short: "Write all that the demo needs into a new folder, for " + build.BundleVariable, Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			ctx, stop := untilInterrupted()
+			defer stop()
+			builder, err := newBuilder()
+			if err != nil {
+				return err
+			}
+			return builder.WriteBundle(ctx, args[0])
 		},
 	}
 }
