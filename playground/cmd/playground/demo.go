@@ -38,7 +38,9 @@ func demoCommand() *cobra.Command {
 				return err
 			}
 			if err := cluster.Enter(&options, logProgress, func(ctx context.Context, b *build.Builder) error {
-				logProgress("building Serin ...")
+				if os.Getenv(build.BundleVariable) == "" {
+					logProgress("building Serin ...")
+				}
 				return buildSerin(ctx, b)
 			}); err != nil {
 				return err
