@@ -102,7 +102,6 @@ controller.pprofAddress: add -profiling-address to additionalArguments
 controller.metricProviderPlugins: remove it, because Serin runs no plugins
 controller.stepPlugins: remove it, because Serin runs no plugins
 controller.trafficRouterPlugins: remove it, because Serin runs no plugins; the Gateway API router is built in
-dashboard: remove it, because this chart installs no dashboard; serin watch shows all releases
 notifications: create the ConfigMap and the Secret with extraDeploy, as docs/notifications.md describes
 installCRDs: set crd.create and crd.groups
 keepCRDs: remove it, because CustomResourceDefinitions always remain when the chart is uninstalled

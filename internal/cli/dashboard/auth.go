@@ -47,8 +47,8 @@ func cookieName(r *http.Request) string {
 	return name
 }
 
-func setCookie(w http.ResponseWriter, r *http.Request, value string, secure bool) {
-	http.SetCookie(w, &http.Cookie{Name: cookieName(r), Value: value, Path: "/", HttpOnly: true, Secure: secure, SameSite: http.SameSiteStrictMode}) //nolint:gosec // without TLS the dashboard listens on loopback addresses only
+func setCookie(w http.ResponseWriter, r *http.Request, value string) {
+	http.SetCookie(w, &http.Cookie{Name: cookieName(r), Value: value, Path: "/", HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode}) //nolint:gosec // without TLS the dashboard listens on loopback addresses only
 }
 
 // newSecret returns 256 random bits as text.
@@ -84,7 +84,7 @@ func (a *linkAuthenticator) signIn(w http.ResponseWriter, r *http.Request) bool 
 		return false
 	}
 	a.link, a.cookie = "", newSecret()
-	setCookie(w, r, a.cookie, false)
+	setCookie(w, r, a.cookie)
 	http.Redirect(w, r, "/", http.StatusSeeOther) // the token disappears from the address
 	return true
 }
@@ -198,7 +198,7 @@ func (a *tokenAuthenticator) signIn(w http.ResponseWriter, r *http.Request) bool
 	a.mu.Lock()
 	a.cookies[cookie] = hashOf(token)
 	a.mu.Unlock()
-	setCookie(w, r, cookie, true)
+	setCookie(w, r, cookie)
 	w.WriteHeader(http.StatusNoContent)
 	return true
 }

@@ -123,6 +123,7 @@ serviceMonitor: {enabled: true}
 podDisruptionBudget: {enabled: true}
 networkPolicy: {enabled: true}
 dashboards: {enabled: true}
+dashboard: {enabled: true, tlsSecret: dashboard-tls}
 `
 
 // withRules enables the alert rules, and the labels that they need, and the Prometheus, which replaces metricsServer.
@@ -143,40 +144,46 @@ var changes = map[string]any{
 	"podDisruptionBudget.enabled": false,
 	"networkPolicy.enabled":       false,
 	"dashboards.enabled":          false,
+	"dashboard.enabled":           false,
 	"prometheusRule.enabled":      false,
 	"prometheus.install":          false,
 
-	"logLevel":                         "debug",
-	"meshProvider":                     "nginx",
-	"networkPolicy.metricsFrom":        []any{map[string]any{"namespaceSelector": map[string]any{}}},
-	"networkPolicy.egress":             []any{map[string]any{}},
-	"topologySpreadConstraints":        []any{zoneSpread},
-	"extraDeploy":                      []any{map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "a"}}},
-	"metricsServer":                    "http://elsewhere:9090",
-	"image.pullPolicy":                 "Always",
-	"shards":                           12,
-	"threadiness":                      7,
-	"kubeconfigQPS":                    7,
-	"kubeconfigBurst":                  7,
-	"apis":                             []any{"rollout"},
-	"additionalArguments":              []any{"-drain-delay=10s"},
-	"env":                              []any{map[string]any{"name": "A", "value": "b"}},
-	"crd.groups":                       []any{"flagger.app"},
-	"rbac.providers":                   []any{"istio"},
-	"rbac.metrics":                     []any{"keptn"},
-	"resources.requests.cpu":           "11m",
-	"resources.requests.memory":        "65Mi",
-	"resources.limits.memory":          "513Mi",
-	"tolerations":                      []any{map[string]any{"key": "a", "operator": "Exists"}},
-	"additionalVolumes":                []any{map[string]any{"name": "a", "emptyDir": map[string]any{}}},
-	"additionalVolumeMounts":           []any{map[string]any{"name": "a", "mountPath": "/a"}},
-	"slack.url":                        "http://other.test/",
-	"slack.proxyUrl":                   "http://proxy.test/",
-	"msteams.url":                      "http://teams.test/",
-	"msteams.proxyUrl":                 "http://proxy.test/",
-	"eventWebhook":                     "http://events.test/",
-	"podMonitor.interval":              "16s",
-	"podDisruptionBudget.minAvailable": 2,
+	"logLevel":                            "debug",
+	"meshProvider":                        "nginx",
+	"networkPolicy.metricsFrom":           []any{map[string]any{"namespaceSelector": map[string]any{}}},
+	"networkPolicy.egress":                []any{map[string]any{}},
+	"topologySpreadConstraints":           []any{zoneSpread},
+	"extraDeploy":                         []any{map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "a"}}},
+	"metricsServer":                       "http://elsewhere:9090",
+	"image.pullPolicy":                    "Always",
+	"shards":                              12,
+	"threadiness":                         7,
+	"kubeconfigQPS":                       7,
+	"kubeconfigBurst":                     7,
+	"apis":                                []any{"rollout"},
+	"additionalArguments":                 []any{"-drain-delay=10s"},
+	"env":                                 []any{map[string]any{"name": "A", "value": "b"}},
+	"crd.groups":                          []any{"flagger.app"},
+	"rbac.providers":                      []any{"istio"},
+	"rbac.metrics":                        []any{"keptn"},
+	"resources.requests.cpu":              "11m",
+	"resources.requests.memory":           "65Mi",
+	"resources.limits.memory":             "513Mi",
+	"dashboard.resources.requests.cpu":    "11m",
+	"dashboard.resources.requests.memory": "65Mi",
+	"dashboard.resources.limits.memory":   "257Mi",
+	"dashboard.serviceType":               "NodePort",
+	"dashboard.hosts":                     []any{"dashboard.example.com"},
+	"tolerations":                         []any{map[string]any{"key": "a", "operator": "Exists"}},
+	"additionalVolumes":                   []any{map[string]any{"name": "a", "emptyDir": map[string]any{}}},
+	"additionalVolumeMounts":              []any{map[string]any{"name": "a", "mountPath": "/a"}},
+	"slack.url":                           "http://other.test/",
+	"slack.proxyUrl":                      "http://proxy.test/",
+	"msteams.url":                         "http://teams.test/",
+	"msteams.proxyUrl":                    "http://proxy.test/",
+	"eventWebhook":                        "http://events.test/",
+	"podMonitor.interval":                 "16s",
+	"podDisruptionBudget.minAvailable":    2,
 	"securityContext.context.capabilities.drop":                                []any{"NET_RAW"},
 	"prometheus.securityContext.context.capabilities.drop":                     []any{"NET_RAW"},
 	"affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution": []any{},
@@ -458,6 +465,9 @@ func TestNullIsNoValue(t *testing.T) {
 	slices.Sort(paths)
 	required := []string{}
 	for _, path := range slices.Compact(paths) {
+		if path == "dashboard.tlsSecret" {
+			continue // required with dashboard.enabled, see testDashboard
+		}
 		given := runtime.DeepCopyJSON(integers(enabled).(map[string]any))
 		setValue(given, strings.Split(path, "."), nil)
 		text, err := yaml.Marshal(given)
@@ -498,14 +508,12 @@ func TestValuesOfArgoRolloutsAreRejectedWithAdvice(t *testing.T) {
 	_, _, err := chart.Render(folder, `
 installCRDs: false
 controller: {replicas: 2, metrics: {serviceMonitor: {enabled: true}}, lifecycle: {}}
-dashboard: {enabled: true}
 extraObjects: [{kind: Secret}]
 `, "serin-system")
 	want := `these are values of the chart of Argo Rollouts:
 controller.lifecycle: remove it, because this chart has no such value
 controller.metrics: set serviceMonitor.enabled, serviceMonitor.namespace and serviceMonitor.labels
 controller.replicas: set leaderElection.replicaCount
-dashboard: remove it, because this chart installs no dashboard; serin watch shows all releases
 extraObjects: set extraDeploy
 installCRDs: set crd.create and crd.groups`
 	if err == nil || !strings.Contains(err.Error(), want) {
@@ -617,6 +625,7 @@ networkPolicy:
 			t.Errorf("boards (-config/grafana +chart):\n%s", diff)
 		}
 	})
+	t.Run("dashboard", testDashboard)
 	t.Run("prometheus", func(t *testing.T) {
 		testPrometheus(t, "prometheus: {install: true}", "ClusterRole")
 		testPrometheus(t, "{namespace: shop, prometheus: {install: true}}", "Role")
@@ -646,6 +655,39 @@ topologySpreadConstraints:
 			}
 		}
 	})
+}
+
+// testDashboard checks that the dashboard has no permissions of its own, and serves with TLS only.
+func testDashboard(t *testing.T) {
+	if _, _, err := chart.Render(folder, "dashboard: {enabled: true}", "serin-system"); err == nil || !strings.Contains(err.Error(), "kubernetes.io/tls") {
+		t.Errorf("without a certificate: %v", err)
+	}
+	rendered, _ := render(t, "{namespace: shop, dashboard: {enabled: true, tlsSecret: dashboard-tls, hosts: [releases.example.com]}}")
+	const name = "serin-dashboard"
+	var deployment appsv1.Deployment
+	for _, object := range rendered {
+		switch kind := object.GetKind(); {
+		case strings.HasSuffix(kind, "Binding"):
+			for _, subject := range convert[rbacv1.RoleBinding](t, object).Subjects {
+				if subject.Name == name {
+					t.Errorf("%s %s grants permissions to the dashboard", kind, object.GetName())
+				}
+			}
+		case kind == "Deployment" && object.GetName() == name:
+			deployment = convert[appsv1.Deployment](t, object)
+		}
+	}
+	pod := deployment.Spec.Template.Spec
+	if len(pod.Containers) != 1 || pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken || pod.ServiceAccountName != name {
+		t.Fatalf("the pod has the token of a ServiceAccount, or no container: %+v", pod)
+	}
+	want := []string{
+		"dashboard", "--auth=token", "--listen=:8443", "--tls-cert=/tls/tls.crt", "--tls-key=/tls/tls.key", "--server=https://kubernetes.default.svc",
+		"--certificate-authority=/kubernetes/ca.crt", "--host=releases.example.com", "--namespace=shop",
+	}
+	if diff := cmp.Diff(want, pod.Containers[0].Args); diff != "" {
+		t.Errorf("arguments (-want +got):\n%s", diff)
+	}
 }
 
 // testPrometheus checks that Serin queries the Prometheus of the chart, and that this has the permission, and the selectors, to
