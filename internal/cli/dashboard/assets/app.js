@@ -36,6 +36,24 @@ const main = $("main");
 
 function announce(text) { $("announcement").textContent = text; }
 
+// While a button of the mouse is down, the page must not replace what is under it: the click would be lost.
+let isPressed = false;
+let deferred = () => {};
+addEventListener("pointerdown", () => { isPressed = true; }, true);
+for (const end of ["pointerup", "pointercancel"]) {
+  addEventListener(end, () => setTimeout(() => {
+    isPressed = false;
+    const update = deferred;
+    deferred = () => {};
+    update();
+  }), true);
+}
+
+// whenReleased calls the last function that it received as soon as no button of the mouse is down.
+function whenReleased(update) {
+  if (isPressed) deferred = update; else update();
+}
+
 // --- Time
 
 let clockOffset = 0; // the time of the server minus that of the browser
@@ -251,6 +269,8 @@ function showFleet() {
     return !text || [r.name, r.namespace, r.kind, r.phase, r.text, ...(r.images?.new ?? []), ...(r.images?.old ?? [])].some((part) => part?.toLowerCase().includes(text));
   }
 
+  function layoutIfOpen() { if (list.isConnected) layout(); }
+
   function layout() {
     const rowHeight = parseInt(getComputedStyle(document.documentElement).getPropertyValue("--row"), 10);
     const byGroup = new Map(groups.map(([id]) => [id, []]));
@@ -351,7 +371,7 @@ function showFleet() {
       for (const r of document.removed ?? []) releases.delete(keyOf(r));
       isComplete = true;
       setStatus(document);
-      layout();
+      whenReleased(layoutIfOpen);
     },
   });
 
@@ -429,20 +449,21 @@ function showRelease(kind, namespace, name, part) {
   title(name);
   const base = `/api/v1/releases/${kind}/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
   const page = pathOf({ kind, namespace, name });
-  let detail, permission, checkReport;
+  let detail, permission, isOpen = true;
+  leave = () => { isOpen = false; };
   main.replaceChildren(el("p", {}, "Loading…"));
 
-  request(base + "/can").then((found) => { permission = found; render(); }).catch((error) => { permission = { allowed: false, missing: [error.message] }; render(); });
+  request(base + "/can").then((found) => { permission = found; whenReleased(render); }).catch((error) => { permission = { allowed: false, missing: [error.message] }; whenReleased(render); });
   connect(`?release=${encodeURIComponent(`${kind}/${namespace}/${name}`)}`, {
     release(document) {
       detail = document;
       setStatus(document.status);
-      render();
+      whenReleased(render);
     },
   });
 
   function render() {
-    if (!detail || source === undefined) return;
+    if (!detail || !isOpen) return;
     if (detail.gone) {
       main.replaceChildren(el("h1", {}, name), el("p", {}, `There is no ${kind} ${name} in namespace ${namespace}, or it was deleted. `, el("a", { href: "/", "data-link": true }, "Show all releases"), "."));
       return;
@@ -645,18 +666,20 @@ function showRelease(kind, namespace, name, part) {
       panel("Releases", pastReleases(), "wide"), panel("Checks", checks(r), "wide"), panel("Changes", changes(r), "wide"), panel("Events", events(r), "wide"));
   }
 
+  // The panel is created once, because the page is rendered again while a check is in progress.
+  let checkPanel;
   function checkPage() {
-    const output = el("div", { class: "grid" }, checkReport ? checkSections(checkReport) : el("p", { class: "muted" }, "Checks the cluster and this release, as serin check does."));
-    return panel("Check", [el("button", { id: "run-check", onclick: async (event) => {
-      event.target.disabled = true;
+    const output = el("div", { class: "grid" }, el("p", { class: "muted" }, "Checks the cluster and this release, as serin check does."));
+    return (checkPanel ??= panel("Check", [el("div", { class: "toolbar" }, el("button", { id: "run-check", onclick: async (event) => {
+      const button = event.currentTarget;
+      button.disabled = true;
       try {
-        checkReport = await request(base + "/check");
-        output.replaceChildren(...checkSections(checkReport));
+        output.replaceChildren(...checkSections(await request(base + "/check")));
       } catch (problem) {
         output.replaceChildren(el("p", { class: "error" }, problem.message));
       }
-      event.target.disabled = false;
-    } }, "Check now"), output], "wide");
+      button.disabled = false;
+    } }, "Check now")), output], "wide"));
   }
 }
 
