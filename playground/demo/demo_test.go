@@ -33,6 +33,9 @@ func TestProgressOfARelease(t *testing.T) {
 		{"a Rollout", []releaseStatus{
 			at("Healthy", 0, 0), at("Progressing", 0, 0), at("Progressing", 25, 0), at("Paused", 25, 0), at("Progressing", 25, 0), at("Progressing", 50, 0), at("Healthy", 0, 0),
 		}, Promoted, 2, 2},
+		{"a Rollout whose pods were not ready for a moment before its release", []releaseStatus{
+			{phase: "Healthy", isPromoted: true}, {phase: "Progressing", isPromoted: true}, {phase: "Healthy", isPromoted: true},
+		}, "", 0, 0},
 		{"an aborted Rollout", []releaseStatus{at("Progressing", 0, 0), at("Progressing", 25, 0), at("Degraded", 0, 0)}, RolledBack, 1, 0},
 		{"rolled back before any traffic", []releaseStatus{at("Progressing", 0, 0), at("Failed", 0, 0)}, RolledBack, 0, 0},
 	} {
@@ -70,6 +73,11 @@ func TestStatusOfARollout(t *testing.T) {
 	want := releaseStatus{phase: "Healthy", weight: 25, message: "none"}
 	if got := readRollout(rollout(2)); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
+	}
+	promoted := rollout(2)
+	promoted["status"].(map[string]any)["stableRS"], promoted["status"].(map[string]any)["currentPodHash"] = "a", "a"
+	if got := readRollout(promoted); !got.isPromoted {
+		t.Errorf("the revision of the spec is stable: %+v", got)
 	}
 	if got := readRollout(rollout(3)); got.phase != "Progressing" {
 		t.Errorf("a status of an earlier generation: %+v", got)

@@ -15,7 +15,7 @@ type releaseProgress struct {
 func (p *releaseProgress) observe(s releaseStatus) Outcome {
 	switch s.phase {
 	case "Progressing", "Paused", "Waiting", "WaitingPromotion", "Promoting", "Finalising":
-		p.isStarted = true
+		p.isStarted = p.isStarted || !s.isPromoted
 	}
 	if !p.isStarted {
 		return ""

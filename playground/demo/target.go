@@ -46,6 +46,9 @@ type releaseStatus struct {
 	weight  int64 // percentage of the requests that the new version receives
 	failed  int64 // failed checks of a Canary
 	message string
+	// isPromoted is true if the version of the spec already serves all users, whatever its phase: pods that are not ready for a
+	// moment make a Rollout Progressing without a release.
+	isPromoted bool
 }
 
 func (s releaseStatus) String() string {
@@ -81,6 +84,10 @@ func readRollout(object map[string]any) releaseStatus {
 	generation, _, _ := unstructured.NestedInt64(object, "metadata", "generation")
 	if observed != strconv.FormatInt(generation, 10) {
 		s.phase = "Progressing"
+		return s
 	}
+	stable, _, _ := unstructured.NestedString(object, "status", "stableRS")
+	current, _, _ := unstructured.NestedString(object, "status", "currentPodHash")
+	s.isPromoted = stable != "" && stable == current
 	return s
 }
