@@ -131,6 +131,29 @@ func (p *Page) Click(selector string) {
 	p.Do(chromedp.Click(selector, chromedp.NodeVisible, chromedp.NodeEnabled))
 }
 
+// clickAttempts is the number of times that a user clicks before giving up, clickPatience the time before the next attempt.
+const (
+	clickAttempts = 3
+	clickPatience = 15 * time.Second
+)
+
+// ClickUntil clicks an element until an expression is true. A page that is rendered live may move an element between the moment in
+// which its position is determined and the click.
+func (p *Page) ClickUntil(selector, expression string) {
+	p.t.Helper()
+	for attempt := range clickAttempts {
+		p.Click(selector)
+		ctx, cancel := context.WithTimeout(p.ctx, timeout)
+		_, err := chromedp.Run(ctx, chromedp.Poll[bool]("Boolean("+expression+")", chromedp.WithPollingTimeout(clickPatience)))
+		cancel()
+		if err == nil {
+			return
+		}
+		p.t.Logf("click %d on %s: %s is not true yet: %v", attempt+1, selector, expression, err)
+	}
+	p.t.Fatalf("clicks on %s: %s never became true; the page shows:\n%s", selector, expression, p.Text())
+}
+
 // Type types a text into an input.
 func (p *Page) Type(selector, text string) {
 	p.t.Helper()

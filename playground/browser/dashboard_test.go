@@ -44,7 +44,7 @@ status: {phase: Failed, canaryWeight: 0, failedChecks: 0, iterations: 0, lastApp
 	page.WaitForText(fmt.Sprintf("Needs you (%d)", manyReleases)) // their targets do not exist
 	page.Press("j", "Enter")
 	page.WaitForText("canary-0000.many is")
-	page.Click("a.brand")
+	page.ClickUntil("a.brand", "document.querySelector('a.row')")
 	page.WaitForText("canary-0000")
 	rows := func() int { return browser.Evaluate[int](page, "document.querySelectorAll('#list a.row').length") }
 	if n := rows(); n > 60 {

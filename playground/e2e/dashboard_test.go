@@ -81,9 +81,9 @@ func TestDashboardShowsAndControlsAReleaseInABrowser(t *testing.T) {
 	kubeconfig, proxy := proxiedKubeconfig(t)
 	page.Open(startDashboard(t, kubeconfig, namespace))
 	page.WaitForText("Idle (1)")
-	page.Click("#list button")
+	page.ClickUntil("#list button", "document.querySelector('a.row')") // unfolds the idle releases
 	page.WaitForText("Healthy")
-	page.Click("#list button")
+	page.ClickUntil("#list button", "!document.querySelector('a.row')")
 
 	s.releaseVersion("cart", "v2")
 	page.WaitForText("Needs you (1)")
@@ -98,27 +98,28 @@ func TestDashboardShowsAndControlsAReleaseInABrowser(t *testing.T) {
 		t.Error("a text of the cluster became a part of the page")
 	}
 	for _, part := range []string{"analysis", "report", "check"} {
-		page.Click(fmt.Sprintf(`a[href$="/%s"]`, part))
-		page.WaitUntil(fmt.Sprintf("location.pathname.endsWith('/%s') && document.querySelector('main h1')", part))
+		page.ClickUntil(fmt.Sprintf(`a[href$="/%s"]`, part), fmt.Sprintf("location.pathname.endsWith('/%s') && document.querySelector('main h1')", part))
 		if part == "check" {
-			page.Click("#run-check")
-			page.WaitForText("Kubernetes v")
+			page.WaitUntil("document.querySelector('#run-check')")
+			page.ClickUntil("#run-check", "document.body.innerText.includes('Kubernetes v')")
 		}
 		checkPage(t, page, part)
 	}
-	page.Click(`a[href="/setup"]`)
+	page.ClickUntil(`a[href="/setup"]`, "location.pathname === '/setup'")
 	page.WaitForText("Kubernetes v")
 	checkPage(t, page, "setup")
-	page.Click(`a.brand`)
-	page.Click(`a.row`)
+	page.ClickUntil(`a.brand`, "document.querySelector('a.row')")
+	page.ClickUntil(`a.row`, "document.querySelector('#action-Abort:enabled')")
 
-	page.Click("#action-Abort") // the name is missing
-	page.WaitUntil("document.querySelector('dialog button[type=submit]').disabled")
+	page.ClickUntil("#action-Abort", "document.querySelector('dialog[open]')")
+	if enabled := browser.Evaluate[bool](page, "Boolean(document.querySelector('dialog button[type=submit]:enabled'))"); enabled {
+		t.Error("a release can be aborted without its name")
+	}
 	checkPage(t, page, "confirm")
-	page.Click("dialog button[type=button]")
-	page.Click("#action-Promote")
+	page.ClickUntil("dialog button[type=button]", "!document.querySelector('dialog')")
+	page.ClickUntil("#action-Promote", "document.querySelector('dialog[open]')")
 	page.Type("dialog input[name=reason]", "tested by hand")
-	page.Click("dialog button[type=submit]")
+	page.ClickUntil("dialog button[type=submit]", "!document.querySelector('dialog')")
 	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
 	page.WaitForText("is idle (Healthy")
 	page.WaitForText("tested by hand")
@@ -151,13 +152,12 @@ func TestDashboardOfAReaderSendsNoCommands(t *testing.T) {
 	page.WaitForText("Bearer token for the API server")
 	checkPage(t, page, "sign-in")
 	page.Type("#token", "nonsense")
-	page.Click("form button")
-	page.WaitForText("the API server does not accept the token")
+	page.ClickUntil("form button", "document.body.innerText.includes('the API server does not accept the token')")
 	browser.Evaluate[bool](page, "document.querySelector('#token').value = '', true")
 	page.Type("#token", readerToken(t, namespace))
-	page.Click("form button")
+	page.ClickUntil("form button", "document.querySelector('a.row')")
 	page.WaitForText("Needs you (1)")
-	page.Click("a.row")
+	page.ClickUntil("a.row", "location.pathname.startsWith('/release/')")
 	page.WaitForText("Needs patch on rollouts in namespace " + namespace + " and patch on rollouts/status in namespace " + namespace)
 	page.WaitForText("pods ready")
 	if enabled := browser.Evaluate[int](page, "document.querySelectorAll('.actions button:not(:disabled)').length"); enabled > 0 {
