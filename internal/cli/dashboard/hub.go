@@ -58,9 +58,11 @@ type hub struct {
 	entries                              map[explain.Key]*entry
 	removed                              map[explain.Key]uint64
 	state                                cluster.State
-	status                               Status
-	describer                            explain.Describer
-	isReady                              bool
+	// failure is why the releases cannot be followed; empty: they are followed.
+	failure   string
+	status    Status
+	describer explain.Describer
+	isReady   bool
 }
 
 // entry is one release.
@@ -193,7 +195,7 @@ func (h *hub) update(state cluster.State) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	version := h.version
-	h.state = state
+	h.state, h.failure = state, ""
 	h.describe()
 	if !h.isReady && h.version == version {
 		h.notify(version + 1) // viewers wait for the first state, even if nothing has changed
@@ -218,7 +220,7 @@ func (h *hub) describe() {
 			delete(h.removed, key)
 		}
 		fleet := explain.NewFleetRelease(observed, r)
-		if e.observed == nil || e.observed.Version() != observed.Version() || !e.fleet.Equal(fleet) || len(e.release.Events) != len(r.Events) {
+		if e.observed == nil || e.observed.Version() != observed.Version() || !e.fleet.Equal(fleet) || !slices.Equal(e.release.Events, r.Events) {
 			e.version, isChanged = version, true
 			e.labels = labelsOf(observed)
 			e.recorder.Record(observed, r, now)
@@ -232,7 +234,10 @@ func (h *hub) describe() {
 		}
 	}
 	h.forgetRemoved()
-	status := Status{Controller: h.state.Controller, Notes: notesOf(h.state), Lost: h.state.Lost, Summary: explain.Summarize(releases)}
+	status := Status{Controller: h.state.Controller, Notes: notesOf(h.state), Lost: h.state.Lost || h.failure != "", Summary: explain.Summarize(releases)}
+	if h.failure != "" { // the state is from before
+		status.Notes = []string{h.failure}
+	}
 	if !sameStatus(status, h.status) {
 		h.statusVersion, isChanged = version, true
 	}
@@ -249,11 +254,11 @@ func (h *hub) describe() {
 func (h *hub) fail(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	note := "the connection ended"
+	h.failure = "the connection ended"
 	if err != nil {
-		note = err.Error()
+		h.failure = err.Error()
 	}
-	h.status.Lost, h.status.Notes, h.isReady = true, []string{note}, true
+	h.status.Lost, h.status.Notes, h.isReady = true, []string{h.failure}, true
 	h.statusVersion = h.version + 1
 	h.notify(h.version + 1)
 }
