@@ -24,6 +24,7 @@ const (
 	intentRollback  = "rollback"  // return the traffic, scale the target to zero, then Failed
 	intentCancel    = "cancel"    // the user reverted the target to the promoted revision
 	intentSkip      = "skip"      // promote without analysis
+	intentFinish    = "finish"    // the same, and the primary has the new revision, for good
 	intentCompleted = "completed" // Succeeded; post-rollout hooks are pending
 	intentSkipped   = "skipped"   // the same after a skipped analysis
 	intentFailed    = "failed"    // Failed; post-rollout hooks are pending
@@ -34,6 +35,12 @@ const (
 	reasonHook   = "a webhook requested the rollback"
 	reasonAbort  = "the release was aborted by command"
 	reasonChecks = "too many checks failed"
+)
+
+// The reasons of promotions without analysis.
+const (
+	reasonSkip    = "spec.skipAnalysis is true"
+	reasonCommand = "the release was promoted by command"
 )
 
 // IsEndDecided reports whether the promotion or the rollback of a release was decided, so that no approval has an effect on it.
@@ -95,6 +102,11 @@ func (s *Snapshot) approvedByCommand() bool {
 	default:
 		return step == strconv.Itoa(stepOf(s.Status)) && s.Command != s.serin().Command
 	}
+}
+
+// IsFinalising reports whether the primary has the new revision for good, so that only the target remains to be scaled down.
+func IsFinalising(status flaggerv1.CanaryStatus) bool {
+	return status.Phase == flaggerv1.CanaryPhaseFinalising || status.Serin != nil && status.Serin.Intent == intentFinish
 }
 
 // mustRollBack reports whether traffic returns to the previous revision, or the release is cancelled.

@@ -13,6 +13,8 @@ func continueRelease(s Snapshot) Decision {
 	}
 	intent := s.serin().Intent
 	switch {
+	case IsFinalising(s.Status):
+		return continueFinalising(s)
 	case s.mustRollBack():
 		return continueRollback(s)
 	case s.hasCommand(CommandAbort):
@@ -59,7 +61,7 @@ func continueRelease(s Snapshot) Decision {
 
 // skipAnalysisOnCommand records that the user promotes the revision of the run without further analysis.
 func skipAnalysisOnCommand(e *statusEdit) *statusEdit {
-	return e.recordIntent(intentSkip, "the release was promoted by command").addEvents(release.Event{
+	return e.recordIntent(intentSkip, reasonCommand).addEvents(release.Event{
 		Type: release.Normal, Message: fmt.Sprintf("Promoting %s by command, without further analysis", e.snapshot.Plan.targetName()),
 	})
 }

@@ -1,6 +1,7 @@
 package canary
 
 import (
+	"cmp"
 	"fmt"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
@@ -114,7 +115,7 @@ func startFinalising(e *statusEdit, gates release.Gates) Decision {
 	return e.decision(gates)
 }
 
-// continueFinalising scales the target to zero when it no longer receives requests.
+// continueFinalising scales the target to zero when it no longer receives requests. There is no way back to the previous revision.
 func continueFinalising(s Snapshot) Decision {
 	if s.statusFromOtherController() {
 		e := adoptOtherStatus(s.edit()).addStamps(release.StampSince, release.StampDrain)
@@ -141,6 +142,9 @@ func continueFinalising(s Snapshot) Decision {
 		return keepStatus(s, gates, effects...)
 	}
 	e := s.edit().addEffects(effects...).addEffects(ScalerPaused{Paused: true}, TargetScaledToZero{}, ConfigsCollected{})
+	if s.serin().Intent == intentFinish {
+		return succeedRelease(e, intentSkipped).decision(gates)
+	}
 	return succeedRelease(e, intentCompleted).decision(gates)
 }
 
@@ -190,7 +194,7 @@ func promotionFailedEvents(s Snapshot) []release.Event {
 }
 
 // promoteWithoutAnalysis promotes without analysis: it updates the primary, then removes the traffic of the canary, if there is
-// any, then scales the target to zero. Only the analysis is skipped: the pods of the new revision must become ready.
+// any. Only the analysis is skipped: the pods of the new revision must become ready. The phase remains Progressing, as in Flagger.
 func promoteWithoutAnalysis(s Snapshot) Decision {
 	if !s.primaryHasTemplate() {
 		if d, ok := restartOnTargetChange(s); ok {
@@ -206,12 +210,11 @@ func promoteWithoutAnalysis(s Snapshot) Decision {
 		}
 		e := s.edit().addEffects(effects...).addEffects(CopyTemplate{Revision: s.pinnedRevision(), ID: s.promotionCopyID()}).addStamps(release.StampSince)
 		if s.serin().Intent == "" {
-			e.recordIntent(intentSkip, "spec.skipAnalysis is true")
+			e.recordIntent(intentSkip, reasonSkip)
 		}
 		return e.addEvents(templateCopyEvent(s)).decision(gates)
 	}
-	effects := steadyStateEffects(s)
-	effects = append(effects, ScalerExists{Update: true})
+	effects := steadyStateEffects(s, ScalerExists{Update: true})
 	gates := release.EvaluateGates(s, primaryPromoted, primaryEndpointsForReturn)
 	switch first := gates.First(); {
 	case first != nil && first.Verdict == release.Fail:
@@ -220,15 +223,13 @@ func promoteWithoutAnalysis(s Snapshot) Decision {
 		return keepStatus(s, gates, effects...)
 	case s.trafficReturned():
 		return clearDrain(s, effects)
-	case s.canaryHasTraffic() && !s.drainStarted():
-		e := s.edit().addEffects(effects...).addEffects(TrafficWeight{}).addStamps(release.StampDrain, release.StampTrafficEnded)
+	}
+	// The intent is recorded before the stored configuration of the previous revision is deleted: from then on, nothing restores it.
+	e := s.edit().addEffects(effects...).recordIntent(intentFinish, cmp.Or(s.serin().Reason, reasonSkip))
+	if s.canaryHasTraffic() {
+		e.addEffects(TrafficWeight{}).addStamps(release.StampDrain, release.StampTrafficEnded)
+		e.status.CanaryWeight = 0
 		e.expireCookie()
-		return e.decision(gates)
 	}
-	gates = append(gates, release.EvaluateGates(s, drainElapsed)...)
-	if gates.Verdict() != release.Pass {
-		return keepStatus(s, gates, effects...)
-	}
-	e := s.edit().addEffects(effects...).addEffects(ScalerPaused{Paused: true}, TargetScaledToZero{}, ConfigsCollected{})
-	return succeedRelease(e, intentSkipped).decision(gates)
+	return e.decision(gates)
 }

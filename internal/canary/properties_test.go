@@ -386,9 +386,9 @@ func (h *randomRun) check(p reconciliation) {
 	plan := w.plan()
 	scaledDown := slices.ContainsFunc(p.changes, scalesToZero)
 	switch {
-	case p.observed.Target.Available == 0:
+	case p.observed.Workload.Target.Available == 0:
 		h.lastApexTraffic = time.Time{} // the pods that had requests are gone
-	case p.observed.ApexSelectsTarget:
+	case p.observed.Workload.ApexSelectsTarget:
 		h.lastApexTraffic = w.now
 	}
 	if scaledDown && !h.lastApexTraffic.IsZero() && w.now.Sub(h.lastApexTraffic) < plan.Drain/2 {
@@ -425,6 +425,16 @@ func (h *randomRun) check(p reconciliation) {
 			}
 		}
 		h.weight = route.Canary
+	}
+	if slices.Contains(p.Effects, release.Effect(canary.ConfigsCollected{})) {
+		// The status may not be written, and the primary be deleted: it must not be recreated with what was collected.
+		s := clone(p.observed)
+		s.Workload.Primary = canary.WorkloadState{}
+		for _, effect := range canary.Next(s).Effects {
+			if recreated, ok := effect.(canary.PrimaryRecreated); ok && recreated.RevertedCopyID != "" {
+				h.fail("the configuration was deleted that %s needs", recreated)
+			}
+		}
 	}
 	if p.crashed || p.refused != nil {
 		return

@@ -35,13 +35,14 @@ func steadyStateEffects(s Snapshot, more ...release.Effect) []release.Effect {
 // promotion the primary receives the revision of the target, which serves.
 func recreatePrimary(s Snapshot) release.Effect {
 	revision := s.Workload.Target.Revision
-	promoting := s.Status.Phase == flaggerv1.CanaryPhasePromoting || s.Status.Phase == flaggerv1.CanaryPhaseFinalising
+	promoting := s.Status.Phase == flaggerv1.CanaryPhasePromoting || IsFinalising(s.Status)
+	completing := promoting && s.serin().Intent != intentRollback
 	switch {
-	case promoting && s.serin().Intent == "" && revision == s.pinnedRevision(), s.primaryUnpromoted() && targetServes(s) && revision == s.pinnedRevision():
+	case completing && revision == s.pinnedRevision(), s.primaryUnpromoted() && targetServes(s) && revision == s.pinnedRevision():
 		return PrimaryExists{Revision: revision, ID: s.promotionCopyID()} // with the configuration of the promotion, which continues
 	case !promoting && (revision == s.promotedRevision() || s.primaryUnpromoted() && targetServes(s)):
 		return PrimaryExists{Revision: revision, ID: s.copyIDFor("recreated", revision)}
-	case promoting && s.serin().Intent == "":
+	case completing:
 		return recreatePrimaryFromHistory(s, s.pinnedRevision(), s.Status.LastAppliedSpec, "")
 	case s.primaryUnpromoted():
 		return recreatePrimaryFromHistory(s, "", "", "") // it never ran a promoted revision

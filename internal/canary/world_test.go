@@ -219,7 +219,7 @@ func (w *world) snapshot() canary.Snapshot {
 // reconciliation is one reconciliation: the decision, its new effects, and whether the status was written.
 type reconciliation struct {
 	canary.Decision
-	observed      canary.Workload
+	observed      canary.Snapshot
 	changes       []release.Effect
 	statusWritten bool
 	crashed       bool
@@ -228,7 +228,7 @@ type reconciliation struct {
 
 func (w *world) step() reconciliation {
 	s := w.snapshot()
-	p := reconciliation{Decision: canary.Next(s), observed: s.Workload}
+	p := reconciliation{Decision: canary.Next(s), observed: s}
 	written := w.statusAfter(s, p.Decision)
 	p.statusWritten = !equality.Semantic.DeepEqual(written, s.Status)
 	for _, effect := range p.Effects {

@@ -290,7 +290,7 @@ func (p *PlannedCommand) planFullPromotion(c *flaggerv1.Canary) error {
 
 func (p *PlannedCommand) checkAbort(c *flaggerv1.Canary) error {
 	switch phase := c.Status.Phase; {
-	case phase == flaggerv1.CanaryPhaseFinalising:
+	case canary.IsFinalising(c.Status):
 		return p.newError(ErrNoEffect, "is %s: the new version already serves users: deploy the previous one to return to it", phase)
 	case phase != flaggerv1.CanaryPhaseWaiting && phase != flaggerv1.CanaryPhasePromoting && !isAnalyzed(c):
 		return p.newError(ErrNoEffect, "is %s: no release is in progress", phaseOrNew(string(phase)))

@@ -68,6 +68,15 @@ func TestACommandAppliesToTheObservedReleaseOnly(t *testing.T) {
 	}
 }
 
+func TestAnAbortHasNoEffectOnceThePrimaryHasTheNewRevision(t *testing.T) {
+	w := clitest.NewFakeCluster(t, clitest.Cart)
+	o := w.Canary("cart")
+	w.Change(o, func() { o.Status.Serin.Intent = "finish" })
+	if _, err := w.Session.PlanCommand(t.Context(), cluster.Abort, "shop", cluster.Name{Name: "cart"}); !errors.Is(err, cluster.ErrNoEffect) {
+		t.Errorf("PlanCommand returns %v, want %v", err, cluster.ErrNoEffect)
+	}
+}
+
 func TestPromoteSkipsOnlyTheObservedStepOfARollout(t *testing.T) {
 	w := clitest.NewFakeCluster(t, clitest.WebRollout)
 	planned, err := w.Session.PlanCommand(t.Context(), cluster.Promote, "shop", cluster.Name{Name: "web"})

@@ -71,7 +71,7 @@ func (c *analyses) maySkipAnalysis(r *record) bool {
 		return true
 	}
 	// A promotion without analysis that has begun is completed, even if the user changed the spec and the primary was lost since.
-	continued := r.run.intent == "skip" && !r.run.promotedAt.IsZero()
+	continued := (r.run.intent == "skip" || r.run.intent == "finish") && !r.run.promotedAt.IsZero()
 	return continued || r.hasCommand(canary.CommandPromoteFull, r.run.began.Add(-c.Lag)) || r.run.shippedFromWaiting
 }
 
