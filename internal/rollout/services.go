@@ -31,12 +31,16 @@ func planCanaryServices(f facts) outcome {
 		if returns, _ := returnsToStable(f); !returns {
 			o = joinOutcomes(o, planServiceSelection(f, c.CanaryService, f.new, true))
 		}
-	case c.TrafficRouting == nil:
-		o = joinOutcomes(o, planServiceSelection(f, c.CanaryService, f.stable, true))
-	case !c.DynamicStableScale || routedPods(f, nil).ReturnWeight() == 0: // otherwise it has its weight until the stable revision can carry it
+	case c.TrafficRouting == nil || stableCarriesAllTraffic(f):
 		o = joinOutcomes(o, planServiceSelection(f, c.CanaryService, f.stable, true))
 	}
 	return o
+}
+
+// stableCarriesAllTraffic reports whether the aborted revision needs no weight any more. Until then, the canary Service selects its
+// pods: otherwise the stable pods would receive its weight, too.
+func stableCarriesAllTraffic(f facts) bool {
+	return returnWeight(f, f.new) == 0 && stableShortfall(f, 0) == ""
 }
 
 // pingPongServices returns the two Services that swap roles.

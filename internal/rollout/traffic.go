@@ -207,11 +207,18 @@ func stableShortfall(f facts, weight int32) string {
 		return ""
 	case weight > 0 && !decreases && stable.Available == 0 && f.new.Available > 0:
 		return "" // the share of the stable revision fails in any case: a fix must be deployable
-	case decreases && f.Status.Canary.Weights.Canary.PodTemplateHash == stable.Hash:
-		return "" // the weight belongs to the promoted revision, which still receives it through the canary Service
+	case decreases && (f.Status.Canary.Weights.Canary.PodTemplateHash == stable.Hash || canaryServiceSelectsStable(f)):
+		return "" // the stable revision receives the weight, too, through the canary Service
 	default:
 		return fmt.Sprintf("weight %d waits for pods: %d of %d stable pods available", weight, stable.Available, needed)
 	}
+}
+
+// canaryServiceSelectsStable reports whether the requests of the canary weight reach the stable revision, whichever revision the
+// recorded weight is for.
+func canaryServiceSelectsStable(f facts) bool {
+	canary, _ := currentRouteServices(f)
+	return f.stable.exists() && f.selectedHash(canary) == f.stable.Hash
 }
 
 // weightsForSplit returns the weights of a split, with their Services and revisions.
