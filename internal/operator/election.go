@@ -105,19 +105,14 @@ type leaderLock struct {
 // newLeaderLock returns the lock of the leader Lease, which this process holds alone, or together with the replicas that have
 // the same number of shards.
 func (f *Flags) newLeaderLock(m member) leaderLock {
-	lease := f.newLeaseLock(m)
+	lease := &resourcelock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: f.leaseNamespace(), Name: LeaseName(f.Argo.InstanceID)}, Client: announcingLeases{m.leases, f.Announced},
+		LockConfig: resourcelock.ResourceLockConfig{Identity: m.identity},
+	}
 	if f.Shards > 0 {
 		return leaderLock{fence.NewLock(sharding.NewGroupLock(lease, f.Shards)), lease}
 	}
 	return leaderLock{fence.NewLock(lease), lease}
-}
-
-// newLeaseLock returns the lock of the leader Lease that writes what this process announces.
-func (f *Flags) newLeaseLock(m member) *resourcelock.LeaseLock {
-	return &resourcelock.LeaseLock{
-		LeaseMeta: metav1.ObjectMeta{Namespace: f.leaseNamespace(), Name: LeaseName(f.Argo.InstanceID)}, Client: announcingLeases{m.leases, f.Announced},
-		LockConfig: resourcelock.ResourceLockConfig{Identity: m.identity},
-	}
 }
 
 // recordEvents records events when the Lease is acquired or lost. The manager that records them is created with the lock.
