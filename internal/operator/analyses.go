@@ -43,7 +43,7 @@ func (p process) serveAnalyses(ctx context.Context, own cluster.Cluster, newReco
 	measurer := &measure.Measurer{
 		Client: own.GetClient(), Secrets: own.GetAPIReader(), Clock: clk, Services: p.services,
 		Restricted: outbound.New(p.flags.userAddressPolicy()), Unrestricted: outbound.New(trustedAddressPolicy()),
-		Namespace: ownNamespace(os.Getenv), Environment: os.Getenv, Jobs: jobs, Telemetry: p.metrics,
+		Namespace: p.flags.Argo.OwnNamespace, Environment: os.Getenv, Jobs: jobs, Telemetry: p.metrics,
 	}
 	// A measurement may create a Job.
 	measureInShard := func(ctx context.Context, key queryrunner.Key, query release.Query) release.Answer {

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"os"
@@ -36,9 +37,10 @@ type ArgoFlags struct {
 	VerifyTargetGroups                    bool
 	TargetGroupTag, TargetGroupBindingAPI string
 	// SelfServiceNotification lets each namespace configure notifications for its Rollouts, in addition to the
-	// configuration in OwnNamespace, the namespace of the process.
-	SelfServiceNotification bool
-	OwnNamespace            string
+	// configuration in OwnNamespace, the namespace of the process: PodNamespace, which is empty outside of a cluster, or the
+	// default of Argo's controller.
+	SelfServiceNotification    bool
+	OwnNamespace, PodNamespace string
 }
 
 // ignoredFlags are flags of Argo Rollouts without an effect in Serin, with their defaults and the reason.
@@ -121,7 +123,8 @@ const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 // resolveDefaults resolves flags that are defined by other flags or by the environment.
 func (f *Flags) resolveDefaults(lookup func(string) string) {
-	f.Argo.OwnNamespace = ownNamespace(lookup)
+	f.Argo.PodNamespace = podNamespace(lookup)
+	f.Argo.OwnNamespace = cmp.Or(f.Argo.PodNamespace, "argo-rollouts")
 	if f.Argo.Namespaced && f.Namespace == "" {
 		f.Namespace = f.Argo.OwnNamespace
 	}
@@ -130,8 +133,8 @@ func (f *Flags) resolveDefaults(lookup func(string) string) {
 	}
 }
 
-// ownNamespace returns the namespace of the process, in the same way as Argo's controller.
-func ownNamespace(lookup func(string) string) string {
+// podNamespace returns the namespace of the process's pod, in the same way as Argo's controller; empty: it runs outside of a cluster.
+func podNamespace(lookup func(string) string) string {
 	if name := lookup("POD_NAMESPACE"); name != "" {
 		return name
 	}
@@ -140,7 +143,7 @@ func ownNamespace(lookup func(string) string) string {
 			return name
 		}
 	}
-	return "argo-rollouts"
+	return ""
 }
 
 // servesAPI reports whether the flags request an API.

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
@@ -25,6 +24,9 @@ import (
 // electsLeader reports whether the process acts only while it holds the leader Lease: alone, or together with the other replicas
 // that divide the releases in the same way.
 func (f *Flags) electsLeader() bool { return f.EnableLeaderElection || f.Shards > 0 }
+
+// defaultLeaseNamespace is the namespace of the leader Lease if the flags name none.
+const defaultLeaseNamespace = "kube-system"
 
 // leaseNamespace returns the namespace of the process's Leases.
 func (f *Flags) leaseNamespace() string {
@@ -105,10 +107,7 @@ type leaderLock struct {
 // newLeaderLock returns the lock of the leader Lease, which this process holds alone, or together with the replicas that have
 // the same number of shards.
 func (f *Flags) newLeaderLock(m member) leaderLock {
-	lease := &resourcelock.LeaseLock{
-		LeaseMeta: metav1.ObjectMeta{Namespace: f.leaseNamespace(), Name: LeaseName(f.Argo.InstanceID)}, Client: announcingLeases{m.leases, f.Announced},
-		LockConfig: resourcelock.ResourceLockConfig{Identity: m.identity},
-	}
+	lease := f.newLeaseLock(m, f.leaseNamespace())
 	if f.Shards > 0 {
 		return leaderLock{fence.NewLock(sharding.NewGroupLock(lease, f.Shards)), lease}
 	}

@@ -101,7 +101,7 @@ func (f *Flags) Register(set *pflag.FlagSet) {
 	set.StringVar(&f.IngressAnnotationsPrefix, "ingress-annotations-prefix", "nginx.ingress.kubernetes.io", "prefix of the annotations that the provider nginx writes")
 	set.StringVar(&f.IngressClass, "ingress-class", "", "class of the HTTPProxies that the provider contour writes; empty: no class")
 	set.BoolVar(&f.EnableLeaderElection, "enable-leader-election", false, "act only while holding the lease")
-	set.StringVar(&f.LeaderElectionNamespace, "leader-election-namespace", "kube-system", "namespace of the lease; -namespace overrides it")
+	set.StringVar(&f.LeaderElectionNamespace, "leader-election-namespace", defaultLeaseNamespace, "namespace of the lease; -namespace overrides it")
 	set.BoolVar(&f.EnableConfigTracking, "enable-config-tracking", true, "treat ConfigMaps and Secrets as part of a revision")
 	set.StringVar(&f.ClusterName, "cluster-name", "", "shown in alerts")
 	set.BoolVar(&f.NoCrossNamespaceRefs, "no-cross-namespace-refs", false, "refuse references into other namespaces")

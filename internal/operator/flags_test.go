@@ -77,7 +77,7 @@ func TestArgosFlagsWork(t *testing.T) {
 	want := ArgoFlags{
 		InstanceID: "a", Namespaced: true, RolloutResync: 300, RolloutThreads: 3, AnalysisThreads: 5, ExperimentThreads: 4, MetricsPort: 8090, HealthzPort: 8081,
 		IstioAPI: "v1", SplitAPI: "v1alpha3", AmbassadorAPI: "getambassador.io/v3alpha1", TraefikAPI: "traefik.io/v1alpha1", VerifyTargetGroups: true,
-		TargetGroupTag: "x", TargetGroupBindingAPI: "elbv2.k8s.aws/v1", SelfServiceNotification: true, OwnNamespace: "argo",
+		TargetGroupTag: "x", TargetGroupBindingAPI: "elbv2.k8s.aws/v1", SelfServiceNotification: true, OwnNamespace: "argo", PodNamespace: "argo",
 		Controllers: []string{"analysis"}, LeaseDuration: 20 * time.Second, RenewDeadline: 15 * time.Second, RetryEvery: 3 * time.Second,
 	}
 	if diff := cmp.Diff(want, f.Argo); diff != "" {

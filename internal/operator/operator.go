@@ -119,6 +119,11 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 			return fmt.Errorf("add the coordinator of shards: %w", err)
 		}
 	}
+	if !f.electsLeader() {
+		if err := mgr.Add(replicaRunnable{f.newHeartbeat(self, logger).run}); err != nil {
+			return fmt.Errorf("add the heartbeat: %w", err)
+		}
+	}
 	if err := mgr.Add(replicaRunnable{health.Run}); err != nil {
 		return fmt.Errorf("add the health server: %w", err)
 	}

@@ -143,7 +143,8 @@ func (s commandRunner) run(code int, args ...string) commandResult {
 // document contains the fields of the JSON output of commands that are used here.
 type document struct {
 	Controller struct {
-		State string `json:"state"`
+		State   string `json:"state"`
+		Message string `json:"message"`
 	} `json:"controller"`
 	Sentences []string `json:"sentences"`
 	Release   shown    `json:"release"`
@@ -327,8 +328,8 @@ func checkIdleRelease(sh commandRunner, of func(string, ...string) []string) {
 	if diff := cmp.Diff(want, inJSON.Releases, unexported); diff != "" {
 		t.Errorf("the release (-want +got):\n%s", diff)
 	}
-	if state := inJSON.Controller.State; state != "active" && state != "running" {
-		t.Errorf("the controller that has just written is %q", state)
+	if controller := inJSON.Controller; controller.State != "running" || !strings.Contains(controller.Message, "Lease serin.commands is held by ") {
+		t.Errorf("the controller, which holds its Lease, is %+v", controller)
 	}
 	sh.checkOutput(sh.run(codeDone, of("why", "canary/cart")...), "cart.commands is idle (Initialized", "No release has started yet")
 }

@@ -70,6 +70,21 @@ func startEnvironment(t *testing.T, namespace string, flags ...string) *environm
 	return s
 }
 
+// leaseRole is the permission for the Lease of a Serin that serves one namespace.
+const leaseRole = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: serin-lease}
+rules:
+- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, create, update]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: serin-lease}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: serin-lease}
+subjects: [{kind: ServiceAccount, name: serin, namespace: default}]
+`
+
 // newEnvironment creates a namespace without a Serin.
 func newEnvironment(t *testing.T, namespace string) *environment {
 	t.Helper()
@@ -83,6 +98,7 @@ func newEnvironment(t *testing.T, namespace string) *environment {
 			t.Error(err)
 		}
 	})
+	s.apply(leaseRole)
 	s.canaries = recordHistory[canary](t, canaries, namespace)
 	s.events = recordHistory[corev1.Event](t, events, namespace)
 	return s

@@ -13,27 +13,11 @@ import (
 	"github.com/serin-dev/serin/playground/apiproxy"
 )
 
-// leaseRole are the permissions for leader election in the namespace of the test.
-const leaseRole = `
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata: {name: serin-lease}
-rules:
-- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, create, update]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: serin-lease}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: serin-lease}
-subjects: [{kind: ServiceAccount, name: serin, namespace: default}]
-`
-
 // TestAStandbyTakesOverWithFilledCaches kills the leader. The standby has watched the kinds of all Canaries before, so that it does
 // not list them when it acquires the Lease, and serves the next release. Kinds of routes are watched from the first use.
 func TestAStandbyTakesOverWithFilledCaches(t *testing.T) {
 	t.Parallel()
 	s := newEnvironment(t, "standby")
-	s.apply(leaseRole)
 	s.apply(deployment(t, "left", 1))
 	s.waitForAvailable("left", 1)
 	r := s.follow("left")
