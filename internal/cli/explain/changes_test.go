@@ -84,20 +84,29 @@ func TestRecorderBeginsAgainWithEachRelease(t *testing.T) {
 		r.Gates = gates
 		rec.Record(&Canary{}, &r, at(second))
 	}
-	check := func(second int, value, verdict string) Gate {
-		return Gate{Name: "latency", Check: true, Verdict: verdict, Value: value, Since: at(second)}
+	check := func(value, verdict string) Gate {
+		return Gate{Name: "latency", Check: true, Verdict: verdict, LastVerdict: verdict, Value: value, Since: at(1), Message: "waiting" + lastAnswer + "no values found"}
 	}
-	record(0, Release{Run: "a", Weight: 0})
-	record(1, Release{Run: "a", Weight: 20}, check(1, "0.1", "pass"))
-	record(2, Release{Run: "a", Weight: 20}, check(1, "0.1", "pass")) // nothing has changed
-	record(3, Release{Run: "a", Weight: 40}, check(3, "0.9", "fail"))
+	window := func(second int) *Window { return &Window{Start: at(second)} }
+	record(0, Release{Run: "a", Weight: 0, Window: window(0)})
+	record(1, Release{Run: "a", Weight: 20, Window: window(1)}, check("100ms", "pass"))
+	record(2, Release{Run: "a", Weight: 20, Window: window(1)}, check("100ms", "pass")) // nothing has changed
+	record(3, Release{Run: "a", Weight: 40, Window: window(1)}, check("1.5s", "fail"))
+	record(4, Release{Run: "a", Weight: 40}, check("1.5s", "fail")) // the next window measured the same
+	record(5, Release{Run: "a", Weight: 40, Window: window(5)}, check("1.5s", "fail"))
+	record(6, Release{Run: "a", Weight: 40, Window: window(6)}, check("", "fail"))
 	wantWeights := []WeightPoint{{at(0), 0}, {at(1), 20}, {at(3), 40}}
 	if diff := cmp.Diff(wantWeights, rec.Weight); diff != "" {
 		t.Errorf("weights (-want +got):\n%s", diff)
 	}
-	wantPoints := []Point{{At: at(1), Value: "0.1", Verdict: "pass"}, {At: at(3), Value: "0.9", Verdict: "fail"}}
-	if len(rec.Series) != 1 || cmp.Diff(wantPoints, rec.Series[0].Points) != "" {
-		t.Errorf("series %+v, want the points %v", rec.Series, wantPoints)
+	wantSeries := []Series{{Name: "latency", Subject: "latency", Unit: "s", Points: []Point{
+		{At: at(1), Value: "100ms", Number: new(0.1), Verdict: "pass"},
+		{At: at(3), Value: "1.5s", Number: new(1.5), Verdict: "fail"},
+		{At: at(4), Value: "1.5s", Number: new(1.5), Verdict: "fail"},
+		{At: at(6), Verdict: "fail", Message: "no values found"},
+	}}}
+	if diff := cmp.Diff(wantSeries, rec.Series); diff != "" {
+		t.Errorf("series (-want +got):\n%s", diff)
 	}
 	for i := range 2 * maxPoints {
 		record(10+i, Release{Run: "a", Weight: i % 2})
