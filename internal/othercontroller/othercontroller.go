@@ -44,8 +44,9 @@ type Controller struct {
 	Namespace, Name string
 	// ServiceAccount is the service account of its pods.
 	ServiceAccount string
-	// Args is the command line of its container.
-	Args []string
+	// Args is the command line of its container, Image the image.
+	Args  []string
+	Image string
 	// Ready is the number of its ready pods.
 	Ready int32
 }
@@ -63,7 +64,7 @@ func detectController(d *appsv1.Deployment, matches func(c *corev1.Container, ar
 		// The load tester is the same program, or has the same name, but is not a controller.
 		if !slices.Contains(args, "loadtester") && matches(c, args) {
 			account := d.Spec.Template.Spec.ServiceAccountName
-			return Controller{Namespace: d.Namespace, Name: d.Name, ServiceAccount: cmp.Or(account, "default"), Args: args, Ready: d.Status.ReadyReplicas}, true
+			return Controller{Namespace: d.Namespace, Name: d.Name, ServiceAccount: cmp.Or(account, "default"), Args: args, Image: c.Image, Ready: d.Status.ReadyReplicas}, true
 		}
 	}
 	return Controller{}, false

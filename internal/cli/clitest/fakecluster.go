@@ -101,7 +101,7 @@ func NewFakeCluster(t testing.TB, manifests string) *FakeCluster {
 			switch review := obj.(type) {
 			case *authorizationv1.SelfSubjectAccessReview:
 				of := review.Spec.ResourceAttributes
-				review.Status.Allowed = !w.isDenied(of.Verb, of.Resource)
+				review.Status.Allowed = !w.isDenied(of.Verb, of.Resource) && (of.Subresource == "" || !w.isDenied(of.Verb, of.Resource+"/"+of.Subresource))
 				return nil
 			case *authorizationv1.SubjectAccessReview:
 				of := review.Spec.ResourceAttributes

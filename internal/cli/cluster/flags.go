@@ -33,12 +33,18 @@ type flags struct {
 // parseFlags parses the arguments of a controller. It ignores unknown flags, because a newer controller may have more.
 func parseFlags(args []string) flags {
 	var f flags
+	set := f.newFlagSet()
+	f.known = set.Parse(operator.NormalizeArguments(set, args)) == nil && args != nil
+	return f
+}
+
+// newFlagSet returns the flags of a controller, which set the fields of f.
+func (f *flags) newFlagSet() *pflag.FlagSet {
 	set := pflag.NewFlagSet("controller", pflag.ContinueOnError)
 	set.ParseErrorsAllowlist.UnknownFlags = true
 	set.Usage = func() {}
 	f.Register(set)
-	f.known = set.Parse(operator.NormalizeArguments(set, args)) == nil && args != nil
-	return f
+	return set
 }
 
 // SettingsFor returns the settings for Canaries and the routers of a controller with these arguments. It reads no cluster.

@@ -1,38 +1,101 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
-	"fmt"
+	"slices"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/cli/explain"
 )
 
-// MissingPermissions returns the permissions that the user lacks to control the releases of a kind in a namespace, such as: patch on
-// rollouts/status in namespace shop. Errors: ErrUnreachable.
-func (s *Session) MissingPermissions(ctx context.Context, kind explain.Kind, namespace string) ([]string, error) {
-	group, resource, subresources := flaggerv1.GroupName, "canaries", []string{""}
-	if kind == explain.KindRollout {
-		group, resource, subresources = argov1.SchemeGroupVersion.Group, "rollouts", []string{"", "status"}
+// Permission is the permission for one kind of request in a namespace.
+type Permission struct {
+	Verb, Group, Resource, Subresource, Namespace string
+}
+
+// String describes the permission, such as: patch on rollouts/status in namespace shop.
+func (p Permission) String() string {
+	text := p.Verb + " on " + p.Resource
+	if p.Subresource != "" {
+		text += "/" + p.Subresource
 	}
-	var missing []string
-	for _, subresource := range subresources {
-		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Namespace: namespace, Verb: "patch", Group: group, Resource: resource, Subresource: subresource,
-		}}}
-		if err := s.Client.Create(ctx, review); err != nil {
-			return nil, describeError("review permissions"+inNamespace(namespace), err, kind)
-		}
-		if !review.Status.Allowed {
-			full := resource
-			if subresource != "" {
-				full += "/" + subresource
-			}
-			missing = append(missing, fmt.Sprintf("patch on %s%s", full, inNamespace(namespace)))
+	return text + inNamespace(p.Namespace)
+}
+
+// PermissionsFor returns what the user needs for a command about an observed release, apart from the event that records it.
+func PermissionsFor(command Command, observed explain.Observation) []Permission {
+	object := objectOf(observed)
+	own := Permission{Namespace: object.GetNamespace(), Group: flaggerv1.GroupName, Resource: "canaries"}
+	if _, isRollout := object.(*argov1.Rollout); isRollout {
+		own.Group, own.Resource = argov1.SchemeGroupVersion.Group, "rollouts"
+	}
+	out := []Permission{own.withVerb("get")}
+	switch command {
+	case Restart, Undo:
+		return append(out, workloadPermissions(command, object, own)...)
+	}
+	planned, err := planFor(command, object)
+	if err != nil { // the command has no effect now
+		return append(out, own.withVerb("patch"))
+	}
+	if len(planned.changes.object) > 0 {
+		out = append(out, own.withVerb("patch"))
+	}
+	if len(planned.changes.status) > 0 {
+		own.Subresource = "status"
+		out = append(out, own.withVerb("patch"))
+	}
+	return out
+}
+
+func (p Permission) withVerb(verb string) Permission {
+	p.Verb = verb
+	return p
+}
+
+// workloadPermissions returns what a command needs that changes the pod template of a release, or replaces its pods. own is the
+// resource of the release.
+func workloadPermissions(command Command, object client.Object, own Permission) []Permission {
+	template := own
+	switch object := object.(type) {
+	case *flaggerv1.Canary:
+		template = resourceOf(cmp.Or(object.Spec.TargetRef.APIVersion, "apps/v1"), object.Spec.TargetRef.Kind, own.Namespace)
+	case *argov1.Rollout:
+		if ref := object.Spec.WorkloadRef; ref != nil && command == Undo {
+			template = resourceOf(ref.APIVersion, ref.Kind, own.Namespace)
 		}
 	}
-	return missing, nil
+	out := []Permission{template.withVerb("patch")}
+	if command == Undo {
+		out = append(out, template.withVerb("get"), Permission{Namespace: own.Namespace, Group: "apps", Resource: "replicasets", Verb: "list"})
+	}
+	return slices.DeleteFunc(out, func(p Permission) bool { return p == own.withVerb("get") })
+}
+
+// resourceOf returns the resource of a kind of workload.
+func resourceOf(apiVersion, kind, namespace string) Permission {
+	resource, _ := meta.UnsafeGuessKindToResource(schema.FromAPIVersionAndKind(apiVersion, kind))
+	return Permission{Namespace: namespace, Group: resource.Group, Resource: resource.Resource}
+}
+
+// IsPermitted reviews whether the user has a permission. Errors: ErrUnreachable.
+func (s *Session) IsPermitted(ctx context.Context, p Permission) (bool, error) {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+		Namespace: p.Namespace, Verb: p.Verb, Group: p.Group, Resource: p.Resource, Subresource: p.Subresource,
+	}}}
+	if err := s.Client.Create(ctx, review); err != nil {
+		kind := explain.KindCanary
+		if p.Group == argov1.SchemeGroupVersion.Group {
+			kind = explain.KindRollout
+		}
+		return false, describeError("review permissions"+inNamespace(p.Namespace), err, kind)
+	}
+	return review.Status.Allowed, nil
 }

@@ -23,6 +23,11 @@ import (
 type viewer struct {
 	hub     *hub
 	session *cluster.Session
+	reviews *reviews
+}
+
+func newViewer(h *hub, session *cluster.Session) viewer {
+	return viewer{hub: h, session: session, reviews: &reviews{isPermitted: session.IsPermitted, clock: session.Clock, known: map[cluster.Permission]review{}}}
 }
 
 // authenticator identifies viewers.
@@ -162,7 +167,7 @@ func (a *tokenAuthenticator) viewerOf(ctx context.Context, token string) (*viewe
 	if len(a.viewers) >= maxViewers {
 		return nil, fmt.Errorf("%w: too many viewers are signed in: try again later", errNotSignedIn)
 	}
-	known = &tokenViewer{viewer: viewer{hub: a.newHub(session), session: session}, until: a.clock.Now().Add(sessionTime)}
+	known = &tokenViewer{viewer: newViewer(a.newHub(session), session), until: a.clock.Now().Add(sessionTime)}
 	a.viewers[hash] = known
 	return &known.viewer, nil
 }

@@ -74,6 +74,8 @@ type Action struct {
 	Effect string `json:"effect,omitempty"`
 	// Refused is the reason why the command has no effect now.
 	Refused string `json:"refused,omitempty"`
+	// Needs are the permissions that the command requires, such as: patch on canaries in namespace shop.
+	Needs []string `json:"needs"`
 	// Confirm is true if the viewer must confirm the command by the name of the release.
 	Confirm bool `json:"confirm,omitempty"`
 	// Run identifies what the command is for. An order with another value is refused.
@@ -97,10 +99,38 @@ type OrderResult struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
+// QueueUpdate is the queue of releases with what is known about the cluster.
+type QueueUpdate struct {
+	Status
+	explain.Queue
+}
+
+// Controllers are the installations of Serin in the cluster.
+type Controllers struct {
+	Controllers []ControllerInstallation `json:"controllers"`
+	// Unread are the kinds of objects that the viewer has no permission to read, so that an installation may be missing.
+	Unread []string `json:"unread,omitempty"`
+}
+
+// ControllerInstallation is one installation of Serin.
+type ControllerInstallation struct {
+	// Source is the object that shows it, such as: Deployment serin.serin-system. Image is empty if the object is a Lease.
+	Source string `json:"source"`
+	Image  string `json:"image,omitempty"`
+	Ready  int32  `json:"ready,omitempty"`
+	// Flags differ from their defaults. The value of a flag that may contain a secret is not shown.
+	Flags []string `json:"flags"`
+	// Limit is the maximum number of releases in progress, and NamespaceLimit that of each namespace; 0: no limit.
+	Limit          int `json:"limit"`
+	NamespaceLimit int `json:"namespaceLimit"`
+}
+
 // Permission reports whether the viewer may control a release.
 type Permission struct {
+	// Allowed is true if the viewer has permission for all commands.
 	Allowed bool `json:"allowed"`
-	// Missing are the permissions that the viewer lacks, such as: patch on canaries in namespace shop.
+	// Missing are the permissions that the viewer lacks, such as: patch on canaries in namespace shop. They are some of those that the
+	// actions need.
 	Missing []string `json:"missing,omitempty"`
 }
 
@@ -124,6 +154,12 @@ var commands = []struct {
 	{cluster.Retry, "retry", false},
 }
 
+// answers are the commands that answer a gate.
+var answers = []struct {
+	command cluster.Command
+	verb    string
+}{{cluster.Promote, "approve"}, {cluster.Abort, "deny"}}
+
 // actionsFor returns the commands for an observed release with their consequences.
 func actionsFor(observed explain.Observation, r *explain.Release) []Action {
 	var out []Action
@@ -131,11 +167,11 @@ func actionsFor(observed explain.Observation, r *explain.Release) []Action {
 		if !gate.AwaitsApproval() || r.Kind == explain.KindRollout { // promote and abort of a Rollout answer its only gate
 			continue
 		}
-		approve := planAction(cluster.Promote, "approve", observed)
-		approve.Gate = gate.Name
-		deny := planAction(cluster.Abort, "deny", observed)
-		deny.Gate = gate.Name
-		out = append(out, approve, deny)
+		for _, answer := range answers {
+			action := planAction(answer.command, answer.verb, observed)
+			action.Gate = gate.Name
+			out = append(out, action)
+		}
 	}
 	for _, c := range commands {
 		if (c.command == cluster.Pause) == r.Suspended && (c.command == cluster.Pause || c.command == cluster.Resume) {
@@ -146,9 +182,29 @@ func actionsFor(observed explain.Observation, r *explain.Release) []Action {
 		out = append(out, action)
 	}
 	if r.Kind == explain.KindRollout {
-		out = append(out, Action{Verb: "undo", Effect: "returns to the template of the previous revision, as a new release", Confirm: true})
+		out = append(out, Action{Verb: "undo", Effect: "returns to the template of the previous revision, as a new release", Needs: needsOf(cluster.Undo, observed), Confirm: true})
 	}
-	return append(out, Action{Verb: "restart", Effect: restartEffect(r.Kind), Confirm: true})
+	return append(out, Action{Verb: "restart", Effect: restartEffect(r.Kind), Needs: needsOf(cluster.Restart, observed), Confirm: true})
+}
+
+// permissionsFor returns what the commands for an observed release require.
+func permissionsFor(observed explain.Observation) []cluster.Permission {
+	all := cluster.PermissionsFor(cluster.Restart, observed)
+	for _, c := range commands {
+		all = append(all, cluster.PermissionsFor(c.command, observed)...)
+	}
+	if observed.Key().Kind == explain.KindRollout {
+		all = append(all, cluster.PermissionsFor(cluster.Undo, observed)...)
+	}
+	return all
+}
+
+func needsOf(command cluster.Command, observed explain.Observation) []string {
+	var out []string
+	for _, permission := range cluster.PermissionsFor(command, observed) {
+		out = append(out, permission.String())
+	}
+	return out
 }
 
 func restartEffect(kind explain.Kind) string {
@@ -163,9 +219,9 @@ func planAction(command cluster.Command, verb string, observed explain.Observati
 	key := observed.Key()
 	planned, err := cluster.PlanObserved(command, observed)
 	if err != nil {
-		return Action{Verb: verb, Refused: refusal(err, key)}
+		return Action{Verb: verb, Refused: refusal(err, key), Needs: needsOf(command, observed)}
 	}
-	action := Action{Verb: verb, Effect: cmp.Or(planned.Skips, consequences[command], "the "+string(key.Kind)+" "+planned.Effect), Run: planned.Subject(), Confirm: planned.Skips != "" || command == cluster.Abort}
+	action := Action{Verb: verb, Needs: needsOf(command, observed), Effect: cmp.Or(planned.Skips, consequences[command], "the "+string(key.Kind)+" "+planned.Effect), Run: planned.Subject(), Confirm: planned.Skips != "" || command == cluster.Abort}
 	if planned.Paused {
 		action.Effect += ", after it is resumed"
 	}

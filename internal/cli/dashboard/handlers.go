@@ -6,23 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/serin-dev/serin/internal/cli/cluster"
 	"github.com/serin-dev/serin/internal/cli/explain"
-)
-
-// The intervals of a stream.
-const (
-	heartbeatInterval = 15 * time.Second
-	// writeTimeout is the time after which a browser that does not read is disconnected.
-	writeTimeout = 10 * time.Second
-	// firstTimeout is the maximum time for which a request for a document waits for the first data.
-	firstTimeout = 15 * time.Second
 )
 
 // maxOrder is the maximum size of an order in bytes, maxReason that of its reason.
@@ -33,6 +22,9 @@ const (
 
 // errOutdated: the release is not in the state that the viewer saw.
 var errOutdated = errors.New("the release that you saw has ended or has reached another step: look at it again")
+
+// errNoResponse: the first data has not arrived in time.
+var errNoResponse = errors.New("the cluster does not respond: try again")
 
 // errInvalidOrder: the order is not one of the dashboard.
 var errInvalidOrder = errors.New("invalid order")
@@ -56,136 +48,16 @@ func (s *Server) getFleet(w http.ResponseWriter, r *http.Request, v *viewer) {
 		return
 	}
 	defer v.hub.enter()() //nolint:contextcheck // the hub outlives the request
-	ctx, cancel := context.WithTimeout(r.Context(), firstTimeout)
-	defer cancel()
-	for {
-		fleet, _, changed, hasNews := v.hub.fleet(0, f)
-		if hasNews {
-			writeJSON(w, http.StatusOK, fleet)
-			return
-		}
-		select {
-		case <-ctx.Done():
-			writeProblem(w, http.StatusGatewayTimeout, errors.New("the cluster does not respond: try again"))
-			return
-		case <-changed:
-		}
-	}
-}
-
-// eventWriter writes server-sent events.
-type eventWriter struct {
-	w       http.ResponseWriter
-	control *http.ResponseController
-}
-
-func newEventWriter(w http.ResponseWriter) eventWriter {
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no") // proxies must not delay events
-	return eventWriter{w, http.NewResponseController(w)}
-}
-
-// write sends one event; id is empty for an event that changes nothing.
-func (e eventWriter) write(name, id string, document any) error {
-	text, err := json.Marshal(document)
-	if err != nil {
-		return fmt.Errorf("write the event: %w", err)
-	}
-	_ = e.control.SetWriteDeadline(time.Now().Add(writeTimeout)) //nolint:forbidigo // a deadline of the connection
-	if id != "" {
-		name += "\nid: " + id
-	}
-	if _, err := fmt.Fprintf(e.w, "event: %s\ndata: %s\n\n", name, text); err != nil { //nolint:gosec // JSON, of a type that browsers do not render
-		return err
-	}
-	return e.control.Flush()
-}
-
-// getStream sends all releases and then their changes, or the details of one release, until the viewer leaves.
-func (s *Server) getStream(w http.ResponseWriter, r *http.Request, v *viewer) {
-	f, err := parseFilter(r)
-	if err != nil {
-		writeProblem(w, http.StatusBadRequest, err)
+	var fleet Fleet
+	isReady := v.hub.await(r.Context(), func() (changed <-chan struct{}, isReady bool) {
+		fleet, _, changed, isReady = v.hub.fleet(0, f)
+		return changed, isReady
+	})
+	if !isReady {
+		writeProblem(w, http.StatusGatewayTimeout, errNoResponse)
 		return
 	}
-	ctx := r.Context()    // it also ends with the server
-	defer v.hub.enter()() //nolint:contextcheck // the hub outlives the request
-	if name := r.URL.Query().Get("release"); name != "" {
-		parts := strings.Split(name, "/")
-		if len(parts) != 3 {
-			parts = make([]string, 3)
-		}
-		key, ok := parseKey(parts[0], parts[1], parts[2])
-		if !ok {
-			writeProblem(w, http.StatusBadRequest, fmt.Errorf("%q names no release: use canary/NAMESPACE/NAME or rollout/NAMESPACE/NAME", name))
-			return
-		}
-		streamRelease(ctx, newEventWriter(w), v.hub, key)
-		return
-	}
-	streamFleet(ctx, newEventWriter(w), v.hub, f, r.Header.Get("Last-Event-ID"))
-}
-
-// streamFleet sends the releases. lastID is the ID of the last event that a browser received before it reconnected.
-func streamFleet(ctx context.Context, out eventWriter, h *hub, f filter, lastID string) {
-	since := uint64(0)
-	if epoch, version, ok := strings.Cut(lastID, "-"); ok && epoch == h.epoch {
-		since, _ = strconv.ParseUint(version, 10, 64)
-	}
-	heartbeat := h.session.Clock.NewTicker(heartbeatInterval)
-	defer heartbeat.Stop()
-	for {
-		fleet, version, changed, hasNews := h.fleet(since, f)
-		if hasNews {
-			if out.write("fleet", h.epoch+"-"+strconv.FormatUint(version, 10), fleet) != nil {
-				return
-			}
-		}
-		since = version
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		case <-heartbeat.C():
-			if out.write("heartbeat", "", h.heartbeat()) != nil {
-				return
-			}
-		}
-	}
-}
-
-// streamRelease sends the details of one release when they change.
-func streamRelease(ctx context.Context, out eventWriter, h *hub, key explain.Key) {
-	heartbeat := h.session.Clock.NewTicker(heartbeatInterval)
-	defer heartbeat.Stop()
-	var sent uint64
-	isFirst, wasGone := true, false
-	for {
-		e, version, isReady, changed := h.find(key)
-		switch {
-		case !isReady:
-		case e == nil && !wasGone:
-			wasGone = true
-			if out.write("release", "", Detail{Status: h.heartbeat(), Gone: true, Actions: []Action{}, History: []explain.PastRelease{}}) != nil {
-				return
-			}
-		case e != nil && (isFirst || version != sent || wasGone):
-			detail := h.describeRelease(ctx, e)
-			if out.write("release", "", detail) != nil {
-				return
-			}
-			sent, isFirst, wasGone = version, false, false
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		case <-heartbeat.C():
-			if out.write("heartbeat", "", h.heartbeat()) != nil {
-				return
-			}
-		}
-	}
+	writeJSON(w, http.StatusOK, fleet)
 }
 
 // keyOf parses the path of a request for one release; false: it has written the response.
@@ -199,25 +71,20 @@ func keyOf(w http.ResponseWriter, r *http.Request) (explain.Key, bool) {
 
 func nameOf(key explain.Key) cluster.Name { return cluster.Name{Kind: key.Kind, Name: key.Name} }
 
-// await waits for the first data, and returns the entry of a release; nil: it has written the response.
-func (s *Server) await(w http.ResponseWriter, r *http.Request, h *hub, key explain.Key) *entry {
-	ctx, cancel := context.WithTimeout(r.Context(), firstTimeout)
-	defer cancel()
-	for {
-		e, _, isReady, changed := h.find(key)
-		if isReady && e == nil {
-			writeProblem(w, http.StatusNotFound, fmt.Errorf("%s %s in namespace %s was not found", key.Kind, key.Name, key.Namespace))
-		}
-		if isReady {
-			return e
-		}
-		select {
-		case <-ctx.Done():
-			writeProblem(w, http.StatusGatewayTimeout, errors.New("the cluster does not respond: try again"))
-			return nil
-		case <-changed:
-		}
+// findEntry returns the entry of a release, after the first data; nil: it has written the response.
+func findEntry(w http.ResponseWriter, r *http.Request, h *hub, key explain.Key) *entry {
+	var e *entry
+	isReady := h.await(r.Context(), func() (changed <-chan struct{}, isReady bool) {
+		e, _, isReady, changed = h.find(key)
+		return changed, isReady
+	})
+	switch {
+	case !isReady:
+		writeProblem(w, http.StatusGatewayTimeout, errNoResponse)
+	case e == nil:
+		writeProblem(w, http.StatusNotFound, fmt.Errorf("%s %s in namespace %s was not found", key.Kind, key.Name, key.Namespace))
 	}
+	return e
 }
 
 func (s *Server) getRelease(w http.ResponseWriter, r *http.Request, v *viewer) {
@@ -226,7 +93,7 @@ func (s *Server) getRelease(w http.ResponseWriter, r *http.Request, v *viewer) {
 		return
 	}
 	defer v.hub.enter()() //nolint:contextcheck // the hub outlives the request
-	if e := s.await(w, r, v.hub, key); e != nil {
+	if e := findEntry(w, r, v.hub, key); e != nil {
 		writeJSON(w, http.StatusOK, v.hub.describeRelease(r.Context(), e))
 	}
 }
@@ -237,7 +104,7 @@ func (s *Server) getReport(w http.ResponseWriter, r *http.Request, v *viewer) {
 		return
 	}
 	defer v.hub.enter()() //nolint:contextcheck // the hub outlives the request
-	e := s.await(w, r, v.hub, key)
+	e := findEntry(w, r, v.hub, key)
 	if e == nil {
 		return
 	}
@@ -252,7 +119,12 @@ func (s *Server) getPermission(w http.ResponseWriter, r *http.Request, v *viewer
 	if !ok {
 		return
 	}
-	missing, err := v.session.MissingPermissions(r.Context(), key.Kind, key.Namespace)
+	defer v.hub.enter()() //nolint:contextcheck // the hub outlives the request
+	e := findEntry(w, r, v.hub, key)
+	if e == nil {
+		return
+	}
+	missing, err := v.reviews.missing(r.Context(), permissionsFor(v.hub.observationOf(e)))
 	if err != nil {
 		writeProblem(w, statusOf(err), err)
 		return
@@ -280,6 +152,16 @@ func (s *Server) getCheck(w http.ResponseWriter, r *http.Request, v *viewer) {
 		return
 	}
 	writeJSON(w, http.StatusOK, report)
+}
+
+// getControllers returns the installations of Serin.
+func (s *Server) getControllers(w http.ResponseWriter, r *http.Request, v *viewer) {
+	found, unread := v.session.Installations(r.Context())
+	document := Controllers{Controllers: []ControllerInstallation{}, Unread: unread}
+	for _, one := range found {
+		document.Controllers = append(document.Controllers, ControllerInstallation(one))
+	}
+	writeJSON(w, http.StatusOK, document)
 }
 
 // postOrder sends a command.

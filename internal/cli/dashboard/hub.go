@@ -27,8 +27,12 @@ const (
 	maxReconnect = 15 * time.Second
 )
 
-// maxRemoved is the number of deleted releases that a hub remembers for streams that reconnect.
-const maxRemoved = 1000
+// maxRemoved is the number of deleted releases that a hub remembers for streams that reconnect, maxRecordings the number of releases
+// whose measurements it retains.
+const (
+	maxRemoved    = 1000
+	maxRecordings = 500
+)
 
 // hub follows the releases with the permissions of one user, for all viewers that are this user. It sends requests only while
 // there are viewers.
@@ -166,8 +170,10 @@ func (h *hub) follow(ctx context.Context) {
 	}
 }
 
-// refresh describes the releases again when their descriptions change by time.
+// refresh describes the releases again when their descriptions change by time. Many releases are described less often, so that this
+// takes a twentieth of one processor at most.
 func (h *hub) refresh(ctx context.Context) {
+	pause := minRefresh
 	for {
 		h.mu.Lock()
 		due := h.describer.ValidUntil()
@@ -175,7 +181,7 @@ func (h *hub) refresh(ctx context.Context) {
 		h.mu.Unlock()
 		var wait <-chan time.Time
 		if !due.IsZero() {
-			wait = h.session.Clock.After(max(due.Sub(h.session.Clock.Now()), minRefresh))
+			wait = h.session.Clock.After(max(due.Sub(h.session.Clock.Now()), pause))
 		}
 		select {
 		case <-ctx.Done():
@@ -185,7 +191,9 @@ func (h *hub) refresh(ctx context.Context) {
 		case <-wait:
 		}
 		h.mu.Lock()
+		began := h.session.Clock.Now()
 		h.describe()
+		pause = max(minRefresh, 20*h.session.Clock.Since(began))
 		h.mu.Unlock()
 	}
 }
@@ -234,6 +242,7 @@ func (h *hub) describe() {
 		}
 	}
 	h.forgetRemoved()
+	h.forgetRecordings()
 	status := Status{Controller: h.state.Controller, Notes: notesOf(h.state), Lost: h.state.Lost || h.failure != "", Summary: explain.Summarize(releases)}
 	if h.failure != "" { // the state is from before
 		status.Notes = []string{h.failure}
@@ -275,6 +284,23 @@ func (h *hub) forgetRemoved() {
 		oldest := slices.MinFunc(slices.Collect(maps.Keys(h.removed)), func(a, b explain.Key) int { return cmp.Compare(h.removed[a], h.removed[b]) })
 		h.removedUntil = max(h.removedUntil, h.removed[oldest])
 		delete(h.removed, oldest)
+	}
+}
+
+// forgetRecordings bounds the number of recordings: those of the releases that have not changed for longest are deleted.
+func (h *hub) forgetRecordings() {
+	var recorded []*entry
+	for _, e := range h.entries {
+		if len(e.recorder.Series) > 0 {
+			recorded = append(recorded, e)
+		}
+	}
+	if len(recorded) <= maxRecordings {
+		return
+	}
+	slices.SortFunc(recorded, func(a, b *entry) int { return cmp.Compare(a.version, b.version) })
+	for _, e := range recorded[:len(recorded)-maxRecordings] {
+		e.recorder.Series = nil
 	}
 }
 
@@ -361,6 +387,21 @@ func (h *hub) find(key explain.Key) (e *entry, version uint64, isReady bool, cha
 		version = e.version
 	}
 	return e, max(version, h.statusVersion), h.isReady, h.changed
+}
+
+// observationOf returns the last observation of a release.
+func (h *hub) observationOf(e *entry) explain.Observation {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return e.observed
+}
+
+// queue returns the queue of releases and the channel that is closed at the next change. isReady is false before the releases were
+// read for the first time.
+func (h *hub) queue() (update QueueUpdate, isReady bool, changed <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return QueueUpdate{Status: h.currentStatus(), Queue: explain.NewQueue(h.state.Releases)}, h.isReady, h.changed
 }
 
 // describeRelease returns the detail of a release. What is read for it from the API server is read once for all viewers.

@@ -62,7 +62,7 @@ func New(base context.Context, o Options) (*Server, error) {
 	ctx, cancel := context.WithCancel(base)
 	s := &Server{options: o, ctx: ctx, close: cancel}
 	if o.Connect == nil {
-		s.link = &linkAuthenticator{user: &viewer{hub: newHub(ctx, o.Session, o.Selections), session: o.Session}, link: newSecret()}
+		s.link = &linkAuthenticator{user: new(newViewer(newHub(ctx, o.Session, o.Selections), o.Session)), link: newSecret()}
 		s.auth = s.link
 	} else {
 		s.auth = &tokenAuthenticator{
@@ -103,6 +103,7 @@ func (s *Server) routes() http.Handler {
 	api.HandleFunc("GET /api/v1/stream", s.withViewer(s.getStream))
 	api.HandleFunc("GET /api/v1/session", s.withViewer(func(w http.ResponseWriter, _ *http.Request, _ *viewer) { w.WriteHeader(http.StatusNoContent) }))
 	api.HandleFunc("GET /api/v1/check", s.withViewer(s.getCheck))
+	api.HandleFunc("GET /api/v1/controllers", s.withViewer(s.getControllers))
 	const release = "/api/v1/releases/{kind}/{namespace}/{name}"
 	api.HandleFunc("GET "+release, s.withViewer(s.getRelease))
 	api.HandleFunc("GET "+release+"/can", s.withViewer(s.getPermission))

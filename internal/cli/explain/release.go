@@ -392,6 +392,8 @@ type Observation interface {
 	Images() Images
 	// QueueState returns whether the release may start; nil: the number of releases in progress is not limited, or unknown.
 	QueueState() *release.QueueState
+	// QueueEntry returns whether the release is in progress or waits for its start, according to its status.
+	QueueEntry() release.QueueEntry
 	// Measurements returns the values of the checks of the described release that the cluster retains.
 	Measurements(r *Release) []Series
 	// Describe describes the release at that time.

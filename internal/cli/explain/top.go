@@ -7,7 +7,9 @@ import (
 	"time"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/rollout"
 )
 
 // Group is what a release requires from users, in the order of urgency.
@@ -196,6 +198,9 @@ func (observed *Canary) Images() Images {
 // QueueState implements Observation.
 func (observed *Canary) QueueState() *release.QueueState { return observed.Snapshot.Queue }
 
+// QueueEntry implements Observation.
+func (observed *Canary) QueueEntry() release.QueueEntry { return canary.QueueEntryOf(observed.Object) }
+
 // Images implements Observation.
 func (observed *Rollout) Images() Images {
 	s := observed.Snapshot
@@ -208,3 +213,8 @@ func (observed *Rollout) Images() Images {
 
 // QueueState implements Observation.
 func (observed *Rollout) QueueState() *release.QueueState { return observed.Snapshot.QueueSlot }
+
+// QueueEntry implements Observation.
+func (observed *Rollout) QueueEntry() release.QueueEntry {
+	return rollout.QueueEntryOf(observed.Object)
+}

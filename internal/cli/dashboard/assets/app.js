@@ -449,11 +449,22 @@ function showRelease(kind, namespace, name, part) {
   title(name);
   const base = `/api/v1/releases/${kind}/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
   const page = pathOf({ kind, namespace, name });
-  let detail, permission, isOpen = true;
-  leave = () => { isOpen = false; };
+  let detail, permission = { known: false, missing: [] }, isOpen = true;
+  const opened = new Set(); // the parts that the user has unfolded
   main.replaceChildren(el("p", {}, "Loading…"));
 
-  request(base + "/can").then((found) => { permission = found; whenReleased(render); }).catch((error) => { permission = { allowed: false, missing: [error.message] }; whenReleased(render); });
+  async function review() {
+    const found = await request(base + "/can").catch((problem) => ({ error: problem.message }));
+    permission = { known: !found.error, missing: found.missing ?? [], error: found.error };
+    whenReleased(render);
+  }
+  review();
+  const onVisible = () => { if (!document.hidden) review(); }; // the permissions may have changed meanwhile
+  document.addEventListener("visibilitychange", onVisible);
+  leave = () => {
+    isOpen = false;
+    document.removeEventListener("visibilitychange", onVisible);
+  };
   connect(`?release=${encodeURIComponent(`${kind}/${namespace}/${name}`)}`, {
     release(document) {
       detail = document;
@@ -488,6 +499,7 @@ function showRelease(kind, namespace, name, part) {
       panel("Why", el("div", { class: "answer" }, sentences(detail.sentences), fleet.end && r.state !== "idle" && fleet.group !== "needs-user" && el("p", {}, "Earliest end: ", timer(fleet.end, { prefix: "in " })))),
       panel("Actions", actions(r)),
       panel("Traffic", weightChart(r), "wide"),
+      panel("Measurements", measurements(), "wide"),
       panel("Checks", checks(r)),
       panel("Gates", gates(r)),
       panel("Pods", pods(r), "wide"),
@@ -497,14 +509,15 @@ function showRelease(kind, namespace, name, part) {
   }
 
   function actions(r) {
-    const missing = permission && !permission.allowed ? "Needs " + permission.missing.join(" and ") + "." : "";
-    return [missing && el("p", { class: "muted", id: "missing" }, missing), el("div", { class: "actions" }, detail.actions.map((action) => {
-      const isDisabled = !permission || Boolean(missing) || Boolean(action.refused);
+    return el("div", { class: "actions" }, detail.actions.map((action) => {
+      const missing = permission.missing.filter((needed) => (action.needs ?? []).includes(needed));
+      const isDisabled = !permission.known || missing.length > 0 || Boolean(action.refused);
+      const note = missing.length ? "Needs " + missing.join(" and ") : action.refused ?? action.effect;
       return el("button", {
-        id: "action-" + actionWords(action).replaceAll(" ", "-"), disabled: isDisabled, "aria-describedby": missing && "missing", class: !isDisabled && (action.verb === "approve" || (action.verb === "promote" && !action.full)) && "primary",
+        id: "action-" + actionWords(action).replaceAll(" ", "-"), disabled: isDisabled, class: !isDisabled && (action.verb === "approve" || (action.verb === "promote" && !action.full)) && "primary",
         onclick: () => order(r, action),
-      }, actionWords(action), el("small", {}, sentence(action.refused ?? action.effect)));
-    }))];
+      }, actionWords(action), el("small", {}, sentence(permission.error ? "The permissions are not known: " + permission.error : note)));
+    }));
   }
 
   function order(r, action) {
@@ -527,6 +540,7 @@ function showRelease(kind, namespace, name, part) {
       } catch (problem) {
         error.textContent = problem.message;
         submit.disabled = false;
+        review();
       }
     } }, el("h2", { id: "dialog-title" }, `${actionWords(action)}: ${r.name}`), el("p", {}, sentence(action.effect)),
     el("label", {}, "Reason (recorded in an event)", reason), action.confirm && el("label", {}, `Type ${r.name} to confirm`, confirmation), error,
@@ -622,42 +636,97 @@ function showRelease(kind, namespace, name, part) {
     return table(["Time", "Type", "Message"], r.events.toReversed().map((event) => [clock(event.at), event.byUser ? "User" : event.type, event.message + (event.count > 1 ? ` (${event.count} times)` : "")]));
   }
 
+  // fold is a part that the user unfolds. It remains unfolded when the page is rendered again.
+  function fold(id, summary, ...content) {
+    return el("details", { open: opened.has(id), ontoggle: (event) => (event.target.open ? opened.add(id) : opened.delete(id)) }, el("summary", { id: "fold-" + id }, summary), content);
+  }
+
+  const versionWords = { new: "new version", stable: "stable version" };
+  const versionOf = (s) => versionWords[s.version] ?? "the version in its query";
+
+  // measurements draws one chart for each subject, with both versions if the checks measure both.
+  function measurements() {
+    const subjects = Map.groupBy(detail.measurements ?? [], (s) => s.subject + " " + (s.unit ?? ""));
+    if (!subjects.size) return el("p", { class: "muted" }, "No check has been measured since the dashboard first observed the release.");
+    const start = Date.parse(detail.weights?.[0]?.at ?? detail.status.now);
+    return el("div", { class: "grid charts" }, [...subjects.values()].map((all, i) => {
+      const lines = [...Map.groupBy(all, (s) => s.version ?? "").values()].sort((a, b) => (a[0].version ?? "") < (b[0].version ?? "") ? -1 : 1);
+      const limits = [...new Set(all.map((s) => s.limit).filter(Boolean))], queries = [...new Map(all.filter((s) => s.query).map((s) => [s.query, s])).values()];
+      const rows = all.flatMap((s) => s.points.map((point) => ({ ...point, series: s }))).sort((a, b) => (a.at < b.at ? 1 : -1)).slice(0, 50);
+      return el("figure", {},
+        el("figcaption", {}, el("strong", {}, all[0].subject), limits.length > 0 && el("span", { class: "muted" }, " limit: " + limits.join("; "))),
+        el("p", { class: "legend" }, lines.map((line) => el("span", {}, svg("svg", { width: 28, height: 10, "aria-hidden": "true" }, svg("line", { class: lineClass(line[0]), x1: 0, x2: 28, y1: 5, y2: 5 })),
+          ` ${versionOf(line[0])}: ${lastValue(line)}`))),
+        chart(all[0].subject, lines, start),
+        fold("values-" + i, "Values", table(["Time", "Version", "Value", "Verdict"], rows.map((row) => [clock(row.at), versionOf(row.series), row.value || row.message || "no data", verdict(row.verdict)]))),
+        queries.length > 0 && fold("query-" + i, queries.length > 1 ? "Queries" : "Query", queries.map(queryText)));
+    }));
+  }
+
+  const lineClass = (s) => (s.version === "stable" ? "line stable" : "line");
+  const lastValue = (line) => { const point = line.flatMap((s) => s.points).sort((a, b) => (a.at < b.at ? -1 : 1)).at(-1); return point?.value || "no data"; };
+
+  function queryText(s) {
+    return [el("pre", { tabindex: 0 }, s.query), el("button", { "aria-label": `Copy the query of ${s.name}`, onclick: () => copy(s.query) }, "Copy the query")];
+  }
+
+  function copy(text) {
+    const failed = () => announce("The browser does not permit copying: select the query and copy it.");
+    if (!navigator.clipboard) return failed();
+    navigator.clipboard.writeText(text).then(() => announce("The query was copied."), failed);
+  }
+
   function analysisPage() {
     const series = detail.measurements ?? [];
     if (!series.length) return el("p", {}, "No measurement is known. Those of a Canary are shown since the dashboard has observed it, and those of a Rollout while its AnalysisRuns exist.");
     return el("div", { class: "grid" }, series.map((s) => panel(s.run ? `${s.name} (AnalysisRun ${s.run})` : s.name, [
-      el("p", { class: "muted" }, s.limit ? "Limit: " + s.limit : "The check has no limit."), measurementChart(s),
-      s.query && [el("p", { class: "muted" }, "Query:"), el("pre", { tabindex: 0 }, s.query), el("button", { onclick: () => navigator.clipboard?.writeText(s.query).then(() => announce("The query was copied.")) }, "Copy the query")],
+      el("p", { class: "muted" }, s.limit ? "Limit: " + s.limit : "The check has no limit."), chart(s.name, [[s]], Date.parse(s.points[0]?.at ?? detail.status.now)),
+      s.query && [el("p", { class: "muted" }, "Query:"), queryText(s)],
       table(["Time", "Value", "Verdict"], s.points.toReversed().slice(0, 20).map((point) => [clock(point.at), point.value || point.message || "no data", verdict(point.verdict)])),
     ])));
   }
 
-  function measurementChart(s) {
-    const points = s.points.map((point) => ({ ...point, time: Date.parse(point.at), number: Number.parseFloat((point.value ?? "").replace(/^\[/, "")) }));
-    const numbers = points.filter((point) => Number.isFinite(point.number));
-    if (!numbers.length) return el("p", { class: "muted" }, "No value is a number.");
-    const limits = (s.limit ?? "").match(/-?\d+(\.\d+)?/g)?.map(Number) ?? [];
-    const values = [...numbers.map((point) => point.number), ...limits];
-    let lowest = Math.min(...values), highest = Math.max(...values);
-    if (lowest === highest) { lowest -= 1; highest += 1; }
-    const width = 420, height = 130, left = 8, right = 60, top = 10, bottom = 20;
-    const start = points[0].time, end = Math.max(points.at(-1).time, start + 1000);
-    const x = (time) => left + (time - start) / (end - start) * (width - left - right);
+  // chart draws lines, each of which consists of the series of one version, from a time until now. Points without a number are gaps,
+  // and so is the time between two AnalysisRuns.
+  function chart(name, lines, start) {
+    const series = lines.flat(), unit = series[0].unit ?? "";
+    const times = series.flatMap((s) => s.points.map((point) => Date.parse(point.at)));
+    const numbers = series.flatMap((s) => s.points.filter((point) => point.number !== undefined).map((point) => point.number));
+    if (!numbers.length) return el("p", { class: "muted" }, times.length ? "No value is a number." : "There is no value yet.");
+    const bounds = [...new Set(series.flatMap((s) => s.bounds ?? []))];
+    let lowest = Math.min(...numbers, ...bounds), highest = Math.max(...numbers, ...bounds);
+    const room = (highest - lowest || Math.abs(highest) || 1) * 0.08;
+    lowest -= room; highest += room;
+    const width = 420, height = 140, left = 8, right = 66, top = 10, bottom = 20;
+    const first = Math.min(start, ...times), end = Math.max(...times, first + 1000);
+    const x = (at) => left + (Date.parse(at) - first) / (end - first) * (width - left - right);
     const y = (value) => top + (highest - value) / (highest - lowest) * (height - top - bottom);
-    let path = "", isGap = true;
-    for (const point of points) {
-      if (!Number.isFinite(point.number)) { isGap = true; continue; } // no data is a gap
-      path += `${isGap ? "M" : "L"}${x(point.time)},${y(point.number)}`;
-      isGap = false;
+    const text = (value) => (unit === "s" && Math.abs(value) < 1 ? round(value * 1000) + "ms" : round(value) + unit);
+    const marks = [];
+    for (const s of series) {
+      let path = "", isGap = true;
+      for (const point of s.points) {
+        if (point.number === undefined) {
+          isGap = true;
+          marks.push(svg("text", { class: "nodata", x: x(point.at) - 3, y: height - bottom - 2 }, "?"));
+          continue;
+        }
+        path += `${isGap ? "M" : "L"}${x(point.at)},${y(point.number)}`;
+        isGap = false;
+        marks.push(point.verdict === "fail"
+          ? svg("path", { class: "failpoint", d: `M${x(point.at) - 4},${y(point.number) - 4}l8,8m0,-8l-8,8` })
+          : svg("circle", { class: "pass", cx: x(point.at), cy: y(point.number), r: 2.5 }));
+      }
+      if (path) marks.unshift(svg("path", { class: lineClass(s), d: path }));
     }
-    return svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": `${numbers.length} values of ${s.name}, the last one ${numbers.at(-1).value}` },
-      limits.map((limit) => [svg("line", { class: "limit", x1: left, x2: width - right, y1: y(limit), y2: y(limit) }), svg("text", { x: width - right + 4, y: y(limit) + 4 }, String(limit))]),
-      svg("path", { class: "line", d: path }),
-      numbers.map((point) => point.verdict === "fail"
-        ? svg("path", { class: "failpoint", d: `M${x(point.time) - 4},${y(point.number) - 4}l8,8m0,-8l-8,8` })
-        : svg("circle", { class: "pass", cx: x(point.time), cy: y(point.number), r: 3 })),
-      svg("text", { x: left, y: height - 4 }, clock(start)), svg("text", { x: width - right - 60, y: height - 4 }, clock(end)));
+    const label = lines.map((line) => `${versionOf(line[0])}: ${line.reduce((n, s) => n + s.points.length, 0)} values, the last one ${lastValue(line)}`).join("; ");
+    return svg("svg", { class: "measured", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${name}, ${label}. The values are in a table.` },
+      bounds.map((bound) => [svg("line", { class: "limit", x1: left, x2: width - right, y1: y(bound), y2: y(bound) }), svg("text", { x: width - right + 4, y: y(bound) + 4 }, text(bound))]),
+      svg("line", { class: "axis", x1: left, x2: width - right, y1: height - bottom, y2: height - bottom }), marks,
+      svg("text", { x: left, y: height - 4 }, clock(first)), svg("text", { x: width - right - 52, y: height - 4 }, clock(end)));
   }
+
+  const round = (value) => String(Number(value.toPrecision(3)));
 
   function reportPage(r) {
     return el("div", { class: "grid" },
@@ -735,21 +804,50 @@ function checkStatus(status) {
 
 function showSetup() {
   title("Setup");
-  connect("?namespace=.", { fleet: setStatus }); // the status alone: no namespace has this name
+  const queue = el("div", {}, el("p", { class: "muted" }, "Loading…")), controllers = el("div", {}, el("p", { class: "muted" }, "Loading…"));
   const output = el("div", { class: "grid" }, el("p", { class: "muted" }, "Checking…"));
   const run = el("button", { onclick: check }, "Check again");
-  main.replaceChildren(el("h1", {}, "Setup"), el("p", {}, "What Serin needs in this cluster, as serin check reports it."), el("div", { class: "toolbar" }, run), output,
-    el("p", { class: "muted" }, `Serin ${document.body.dataset.version}`));
+  connect("?queue", {
+    queue(document) {
+      setStatus(document);
+      whenReleased(() => queue.isConnected && queue.replaceChildren(...queueParts(document)));
+    },
+  });
+  main.replaceChildren(el("h1", {}, "Setup"), panel("Queue", queue, "wide"), panel("Controller", controllers, "wide"),
+    el("p", {}, "What Serin needs in this cluster, as serin check reports it."), el("div", { class: "toolbar" }, run), output, el("p", { class: "muted" }, `Dashboard: Serin ${document.body.dataset.version}`));
+  const failed = (problem) => el("p", { class: "error" }, problem.message);
   async function check() {
     run.disabled = true;
-    try {
-      output.replaceChildren(...checkSections(await request("/api/v1/check")));
-    } catch (problem) {
-      output.replaceChildren(el("p", { class: "error" }, problem.message));
-    }
+    const [checked, found] = await Promise.allSettled([request("/api/v1/check"), request("/api/v1/controllers")]);
+    output.replaceChildren(...(checked.reason ? [failed(checked.reason)] : checkSections(checked.value)));
+    controllers.replaceChildren(...(found.reason ? [failed(found.reason)] : controllerParts(found.value)));
     run.disabled = false;
   }
   check();
+}
+
+const maxQueueRows = 100;
+
+function queueParts(queue) {
+  const limits = [queue.limit && `at most ${queue.limit} in the cluster`, queue.namespaceLimit && `at most ${queue.namespaceLimit} in each namespace`].filter(Boolean).join(", ");
+  const link = (r) => el("a", { href: pathOf(r), "data-link": true }, r.name);
+  const rest = (all) => all.length > maxQueueRows && el("p", { class: "muted" }, `and ${all.length - maxQueueRows} more`);
+  return [
+    el("p", {}, `${queue.inProgress.length} in progress${limits ? ` (${limits})` : ""}, ${queue.waiting.length} waiting.`),
+    queue.inProgress.length > 0 && el("div", {}, el("h3", {}, "In progress"), table(["Release", "Namespace", "Kind"], queue.inProgress.slice(0, maxQueueRows).map((r) => [link(r), r.namespace, r.kind])), rest(queue.inProgress)),
+    queue.waiting.length > 0 && el("div", {}, el("h3", {}, "Waiting"), table(["Position", "Release", "Namespace", "Kind", "Waits for", "Priority"],
+      queue.waiting.slice(0, maxQueueRows).map((r) => [String(r.position || "starts now"), link(r), r.namespace, r.kind, r.since ? timer(r.since, { since: true }) : "-", String(r.priority ?? 0)])), rest(queue.waiting)),
+  ].filter(Boolean);
+}
+
+function controllerParts({ controllers, unread }) {
+  const parts = controllers.map((found) => el("div", {},
+    el("h3", {}, found.source), el("p", {}, [found.image && `Image ${found.image}`, found.image && `${found.ready ?? 0} pods ready`,
+      `releases in progress: ${found.limit ? "at most " + found.limit : "no limit"}, in each namespace: ${found.namespaceLimit ? "at most " + found.namespaceLimit : "no limit"}`].filter(Boolean).join(" · ")),
+    found.flags?.length ? el("pre", { tabindex: 0 }, found.flags.join("\n")) : el("p", { class: "muted" }, "All flags have their default values.")));
+  if (!controllers.length) parts.push(el("p", { class: "muted" }, "No Deployment or Lease of Serin was found."));
+  if (unread?.length) parts.push(el("p", { class: "muted" }, `No permission to read ${unread.join(" and ")}: an installation may be missing.`));
+  return parts;
 }
 
 function checkSections(report) {

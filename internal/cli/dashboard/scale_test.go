@@ -1,0 +1,159 @@
+package dashboard
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/serin-dev/serin/internal/cli/clitest"
+	"github.com/serin-dev/serin/internal/cli/cluster"
+	"github.com/serin-dev/serin/internal/cli/explain"
+)
+
+// idleViewers is the number of viewers who look at the same list.
+const idleViewers = 20
+
+// TestIdleViewersCauseNoRequests follows a cluster of 1,000 releases with all requests.
+func TestIdleViewersCauseNoRequests(t *testing.T) {
+	const releases = 1000
+	synctest.Test(t, func(t *testing.T) {
+		manifests := make([]string, 0, releases)
+		for i := range releases {
+			manifests = append(manifests, fmt.Sprintf(`
+apiVersion: flagger.app/v1beta1
+kind: Canary
+metadata: {name: canary-%05d, namespace: shop, uid: uid-%d, generation: 1}
+spec: {provider: kubernetes, targetRef: {apiVersion: apps/v1, kind: Deployment, name: canary-%d}, service: {port: 80}, analysis: {interval: 30s, threshold: 2, iterations: 2}}
+status: {phase: Succeeded, canaryWeight: 0, failedChecks: 0, iterations: 0, lastTransitionTime: "1999-12-31T23:59:00Z"}`, i, i, i))
+		}
+		w := clitest.NewFakeCluster(t, strings.Join(manifests, "\n---\n"))
+		h := newHub(t.Context(), w.Session, []cluster.Selection{{}})
+		checkIdleViewers(t, w, h, releases)
+	})
+}
+
+// TestIdleViewersReceiveOneSnapshotOfManyReleases has 10,000 releases, which were observed before.
+func TestIdleViewersReceiveOneSnapshotOfManyReleases(t *testing.T) {
+	const releases = 10_000
+	w := clitest.NewFakeCluster(t, clitest.Cart)
+	observed := manyObservations(t, w, releases)
+	synctest.Test(t, func(t *testing.T) {
+		h := newHub(t.Context(), w.Session, nil)
+		h.stop = func() {} // it follows nothing
+		h.update(cluster.State{Releases: observed})
+		checkIdleViewers(t, w, h, releases)
+	})
+}
+
+// checkIdleViewers lets viewers look at a list for a minute in which nothing changes.
+func checkIdleViewers(t *testing.T, w *clitest.FakeCluster, h *hub, releases int) {
+	t.Helper()
+	var requests atomic.Int64
+	w.CountRequests(func() { requests.Add(1) })
+	ctx, cancel := context.WithCancel(t.Context())
+	viewers := make([]*httptest.ResponseRecorder, idleViewers)
+	var group sync.WaitGroup
+	for i := range viewers {
+		viewers[i] = httptest.NewRecorder()
+		group.Go(func() {
+			defer h.enter()()
+			streamFleet(ctx, newEventWriter(viewers[i]), h, filter{}, "")
+		})
+	}
+	time.Sleep(5 * time.Second) // of the bubble: until the first observation
+	synctest.Wait()
+	t.Logf("the first observation of %d releases sent %d requests", releases, requests.Load())
+	requests.Store(0)
+	time.Sleep(time.Minute)
+	synctest.Wait()
+	if n := requests.Load(); n > 0 {
+		t.Errorf("idle viewers caused %d requests to the API server", n)
+	}
+	cancel()
+	group.Wait()
+	h.mu.Lock()
+	h.stop()
+	h.mu.Unlock()
+	synctest.Wait()
+	for i, viewer := range viewers {
+		body := viewer.Body.Bytes()
+		snapshots, heartbeats := bytes.Count(body, []byte("event: fleet\n")), bytes.Count(body, []byte("event: heartbeat\n"))
+		if sent := bytes.Count(body, []byte(`"phase":`)); snapshots != 1 || sent != releases || heartbeats < 3 || viewer.Code != http.StatusOK {
+			t.Errorf("viewer %d received %d snapshots with %d releases and %d heartbeats, want one with %d", i, snapshots, sent, heartbeats, releases)
+		}
+	}
+}
+
+// manyObservations returns the observation of Canary cart with many names.
+func manyObservations(t testing.TB, w *clitest.FakeCluster, n int) []explain.Observation {
+	t.Helper()
+	observed, err := w.Session.Observe(t.Context(), cluster.Selection{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cart, ok := observed.Releases[0].(*explain.Canary)
+	if !ok {
+		t.Fatalf("got a %T", observed.Releases[0])
+	}
+	out := make([]explain.Observation, 0, n)
+	for i := range n {
+		one, object := *cart, *cart.Object
+		object.Name = fmt.Sprintf("cart-%05d", i)
+		one.Object, one.Snapshot.Plan.Name = &object, object.Name
+		out = append(out, &one)
+	}
+	return out
+}
+
+func TestRecordingsAreBounded(t *testing.T) {
+	w := clitest.NewFakeCluster(t, clitest.Cart)
+	h := newHub(t.Context(), w.Session, nil)
+	observed := manyObservations(t, w, maxRecordings+50)
+	h.update(cluster.State{Releases: observed[:50]})
+	h.update(cluster.State{Releases: observed})
+	recorded := 0
+	for key, e := range h.entries {
+		if len(e.recorder.Series) > 0 {
+			recorded++
+		} else if key.Name >= "cart-00050" {
+			t.Errorf("the recording of %s was deleted, which has changed last", key.Name)
+		}
+	}
+	if recorded != maxRecordings {
+		t.Errorf("%d recordings, want %d", recorded, maxRecordings)
+	}
+	h.update(cluster.State{Releases: observed[:1]})
+	if len(h.entries) != 1 {
+		t.Errorf("%d releases are remembered, want the one that exists", len(h.entries))
+	}
+}
+
+// BenchmarkFleet describes 10,000 releases in progress and encodes them, as for the first viewer.
+func BenchmarkFleet(b *testing.B) {
+	w := clitest.NewFakeCluster(b, clitest.Cart)
+	observed := manyObservations(b, w, 10_000)
+	b.ReportAllocs()
+	size := 0
+	for b.Loop() {
+		h := newHub(b.Context(), &cluster.Session{Clock: clock.RealClock{}}, nil)
+		h.update(cluster.State{Releases: observed})
+		fleet, _, _, _ := h.fleet(0, filter{})
+		text, err := json.Marshal(fleet)
+		if err != nil {
+			b.Fatal(err)
+		}
+		size = len(text)
+	}
+	b.ReportMetric(float64(size), "bytes/snapshot")
+}
