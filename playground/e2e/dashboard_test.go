@@ -107,6 +107,7 @@ func TestDashboardShowsAndControlsAReleaseInABrowser(t *testing.T) {
 	}
 	page.ClickUntil(`a[href="/setup"]`, "location.pathname === '/setup'")
 	page.WaitForText("Kubernetes v")
+	page.WaitForText("1 in progress, 0 waiting.")
 	checkPage(t, page, "setup")
 	page.ClickUntil(`a.brand`, "document.querySelector('a.row')")
 	page.ClickUntil(`a.row`, "document.querySelector('#action-Abort:enabled')")
@@ -158,7 +159,8 @@ func TestDashboardOfAReaderSendsNoCommands(t *testing.T) {
 	page.ClickUntil("form button", "document.querySelector('a.row')")
 	page.WaitForText("Needs you (1)")
 	page.ClickUntil("a.row", "location.pathname.startsWith('/release/')")
-	page.WaitForText("Needs patch on rollouts in namespace " + namespace + " and patch on rollouts/status in namespace " + namespace)
+	page.WaitForText("Needs patch on rollouts/status in namespace " + namespace) // to promote
+	page.WaitForText("Needs patch on rollouts in namespace " + namespace)        // to pause
 	page.WaitForText("pods ready")
 	if enabled := browser.Evaluate[int](page, "document.querySelectorAll('.actions button:not(:disabled)').length"); enabled > 0 {
 		t.Errorf("%d commands can be sent", enabled)

@@ -573,7 +573,7 @@ function showRelease(kind, namespace, name, part) {
       [0, 50, 100].map((weight) => [svg("line", { class: "axis", x1: left, x2: width - right, y1: y(weight), y2: y(weight) }), svg("text", { x: 4, y: y(weight) + 4 }, weight + "%")]),
       svg("line", { class: "now", x1: x(current), x2: x(current), y1: top, y2: height - bottom }),
       svg("path", { class: "line", d: path }), future.length ? svg("path", { class: "ghost", d: ghost }) : [],
-      svg("text", { x: left, y: height - 6 }, clock(start)), svg("text", { x: Math.min(x(current), width - 130), y: height - 6 }, "now " + clock(current)),
+      svg("text", { x: left, y: height - 6 }, clock(start)), svg("text", { x: Math.min(Math.max(x(current), left + 70), width - 130), y: height - 6 }, "now " + clock(current)),
       end - current > (end - start) / 4 ? svg("text", { x: width - 70, y: height - 6 }, clock(end)) : [])),
     el("p", { class: "muted" }, `Solid: the weight of the ${r.kind === "Canary" ? "canary" : "new revision"} since the dashboard first observed it. Dashed: the remaining steps if nothing fails.`)];
   }
@@ -813,7 +813,7 @@ function showSetup() {
       whenReleased(() => queue.isConnected && queue.replaceChildren(...queueParts(document)));
     },
   });
-  main.replaceChildren(el("h1", {}, "Setup"), panel("Queue", queue, "wide"), panel("Controller", controllers, "wide"),
+  main.replaceChildren(el("h1", {}, "Setup"), el("div", { class: "grid" }, panel("Queue", queue, "wide"), panel("Controller", controllers, "wide")),
     el("p", {}, "What Serin needs in this cluster, as serin check reports it."), el("div", { class: "toolbar" }, run), output, el("p", { class: "muted" }, `Dashboard: Serin ${document.body.dataset.version}`));
   const failed = (problem) => el("p", { class: "error" }, problem.message);
   async function check() {
@@ -836,7 +836,7 @@ function queueParts(queue) {
     el("p", {}, `${queue.inProgress.length} in progress${limits ? ` (${limits})` : ""}, ${queue.waiting.length} waiting.`),
     queue.inProgress.length > 0 && el("div", {}, el("h3", {}, "In progress"), table(["Release", "Namespace", "Kind"], queue.inProgress.slice(0, maxQueueRows).map((r) => [link(r), r.namespace, r.kind])), rest(queue.inProgress)),
     queue.waiting.length > 0 && el("div", {}, el("h3", {}, "Waiting"), table(["Position", "Release", "Namespace", "Kind", "Waits for", "Priority"],
-      queue.waiting.slice(0, maxQueueRows).map((r) => [String(r.position || "starts now"), link(r), r.namespace, r.kind, r.since ? timer(r.since, { since: true }) : "-", String(r.priority ?? 0)])), rest(queue.waiting)),
+      queue.waiting.slice(0, maxQueueRows).map((r) => [String(r.position || (limits ? "starts now" : "-")), link(r), r.namespace, r.kind, r.since ? timer(r.since, { since: true }) : "-", String(r.priority ?? 0)])), rest(queue.waiting)),
   ].filter(Boolean);
 }
 
