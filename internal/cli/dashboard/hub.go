@@ -107,6 +107,7 @@ func (h *hub) enter() (leave func()) {
 	if h.stop == nil {
 		ctx, cancel := context.WithCancel(h.base)
 		h.stop = cancel
+		h.interruptRecordings()
 		go h.follow(ctx)
 		go h.refresh(ctx)
 	}
@@ -205,6 +206,9 @@ func (h *hub) update(state cluster.State) {
 	version := h.version
 	h.state, h.failure = state, ""
 	h.describe()
+	if state.Lost {
+		h.interruptRecordings()
+	}
 	if !h.isReady && h.version == version {
 		h.notify(version + 1) // viewers wait for the first state, even if nothing has changed
 	}
@@ -269,7 +273,15 @@ func (h *hub) fail(err error) {
 	}
 	h.status.Lost, h.status.Notes, h.isReady = true, []string{h.failure}, true
 	h.statusVersion = h.version + 1
+	h.interruptRecordings()
 	h.notify(h.version + 1)
+}
+
+// interruptRecordings marks the time in which the releases are not followed.
+func (h *hub) interruptRecordings() {
+	for _, e := range h.entries {
+		e.recorder.Interrupt()
+	}
 }
 
 func (h *hub) notify(version uint64) {

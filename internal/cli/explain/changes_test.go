@@ -95,6 +95,9 @@ func TestRecorderBeginsAgainWithEachRelease(t *testing.T) {
 	record(4, Release{Run: "a", Weight: 40}, check("1.5s", "fail")) // the next window measured the same
 	record(5, Release{Run: "a", Weight: 40, Window: window(5)}, check("1.5s", "fail"))
 	record(6, Release{Run: "a", Weight: 40, Window: window(6)}, check("", "fail"))
+	rec.Interrupt()
+	record(8, Release{Run: "a", Weight: 40, Window: window(8)}, check("200ms", "pass"))
+	record(9, Release{Run: "a", Weight: 40, Window: window(9)}, check("200ms", "pass"))
 	wantWeights := []WeightPoint{{at(0), 0}, {at(1), 20}, {at(3), 40}}
 	if diff := cmp.Diff(wantWeights, rec.Weight); diff != "" {
 		t.Errorf("weights (-want +got):\n%s", diff)
@@ -104,6 +107,9 @@ func TestRecorderBeginsAgainWithEachRelease(t *testing.T) {
 		{At: at(3), Value: "1.5s", Number: new(1.5), Verdict: "fail"},
 		{At: at(4), Value: "1.5s", Number: new(1.5), Verdict: "fail"},
 		{At: at(6), Verdict: "fail", Message: "no values found"},
+		{At: at(8).Add(-time.Millisecond), Message: "not observed by the dashboard"},
+		{At: at(8), Value: "200ms", Number: new(0.2), Verdict: "pass"},
+		{At: at(9), Value: "200ms", Number: new(0.2), Verdict: "pass"},
 	}}}
 	if diff := cmp.Diff(wantSeries, rec.Series); diff != "" {
 		t.Errorf("series (-want +got):\n%s", diff)

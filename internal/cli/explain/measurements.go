@@ -192,9 +192,14 @@ type Recorder struct {
 	run    string
 	Weight []WeightPoint
 	Series []Series
+	// isInterrupted is true if the release was not observed before the next state.
+	isInterrupted bool
 	// window is the start of the current observation window of a Canary; zero: none is open.
 	window time.Time
 }
+
+// Interrupt records that the release is not observed until the next call of Record, so that values in between may be missing.
+func (rec *Recorder) Interrupt() { rec.isInterrupted = true }
 
 // Record adds the state of a release at that time.
 func (rec *Recorder) Record(observed Observation, r *Release, now time.Time) {
@@ -212,6 +217,7 @@ func (rec *Recorder) Record(observed Observation, r *Release, now time.Time) {
 	for _, s := range observed.Measurements(r) {
 		rec.recordSeries(s, !before.IsZero() && !before.Equal(rec.window), now.UTC())
 	}
+	rec.isInterrupted = false
 }
 
 // recordSeries adds the points of a series that are newer than the recorded ones. A point without a time was measured now if its
@@ -231,6 +237,9 @@ func (rec *Recorder) recordSeries(s Series, windowEnded bool, now time.Time) {
 		if point.At.IsZero() {
 			if last != nil && !windowEnded && last.Value == point.Value && last.Verdict == point.Verdict {
 				continue
+			}
+			if last != nil && rec.isInterrupted && last.At.Before(now) {
+				recorded = append(recorded, Point{At: now.Add(-time.Millisecond), Message: "not observed by the dashboard"})
 			}
 			point.At = now
 		}
