@@ -29,7 +29,8 @@ func (p Permission) String() string {
 	return text + inNamespace(p.Namespace)
 }
 
-// PermissionsFor returns what the user needs for a command about an observed release, apart from the event that records it.
+// PermissionsFor returns what the user needs for a command about an observed release, apart from the event that records it. For a command
+// that has no effect now, it returns what the command may need later.
 func PermissionsFor(command Command, observed explain.Observation) []Permission {
 	object := objectOf(observed)
 	own := Permission{Namespace: object.GetNamespace(), Group: flaggerv1.GroupName, Resource: "canaries"}
@@ -37,18 +38,15 @@ func PermissionsFor(command Command, observed explain.Observation) []Permission 
 		own.Group, own.Resource = argov1.SchemeGroupVersion.Group, "rollouts"
 	}
 	out := []Permission{own.withVerb("get")}
-	switch command {
-	case Restart, Undo:
+	if command == Restart || command == Undo {
 		return append(out, workloadPermissions(command, object, own)...)
 	}
 	planned, err := planFor(command, object)
-	if err != nil { // the command has no effect now
-		return append(out, own.withVerb("patch"))
-	}
-	if len(planned.changes.object) > 0 {
+	if err != nil || len(planned.changes.object) > 0 {
 		out = append(out, own.withVerb("patch"))
 	}
-	if len(planned.changes.status) > 0 {
+	_, isCanary := object.(*flaggerv1.Canary)
+	if err != nil && !isCanary || len(planned.changes.status) > 0 {
 		own.Subresource = "status"
 		out = append(out, own.withVerb("patch"))
 	}

@@ -328,7 +328,13 @@ func TestReleaseExplainsItself(t *testing.T) {
 // actionOf returns an action of Canary cart.
 func actionOf(p page, verb string, full bool) dashboard.Action {
 	p.t.Helper()
-	actions := get[dashboard.Detail](p, cartPath).Actions
+	return actionAt(p, cartPath, verb, full)
+}
+
+// actionAt returns an action of a release.
+func actionAt(p page, path, verb string, full bool) dashboard.Action {
+	p.t.Helper()
+	actions := get[dashboard.Detail](p, path).Actions
 	i := slices.IndexFunc(actions, func(a dashboard.Action) bool { return a.Verb == verb && a.Full == full })
 	if i < 0 {
 		p.t.Fatalf("there is no action %s", verb)
@@ -447,6 +453,9 @@ func TestEachCommandNeedsItsOwnPermissions(t *testing.T) {
 				t.Errorf("%s: %s lacks %q, want %q", path, verb, got[verb], want[verb])
 			}
 		}
+	}
+	if needs := actionAt(p, webPath, "retry", false).Needs; !slices.Contains(needs, "patch on rollouts/status in namespace shop") {
+		t.Errorf("retry, which has no effect now, needs %q later", needs)
 	}
 	var requests atomic.Int64
 	w.CountRequests(func() { requests.Add(1) })

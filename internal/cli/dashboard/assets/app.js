@@ -512,7 +512,7 @@ function showRelease(kind, namespace, name, part) {
     return el("div", { class: "actions" }, detail.actions.map((action) => {
       const missing = permission.missing.filter((needed) => (action.needs ?? []).includes(needed));
       const isDisabled = !permission.known || missing.length > 0 || Boolean(action.refused);
-      const note = missing.length ? "Needs " + missing.join(" and ") : action.refused ?? action.effect;
+      const note = action.refused ?? (missing.length ? "Needs " + missing.join(" and ") : action.effect);
       return el("button", {
         id: "action-" + actionWords(action).replaceAll(" ", "-"), disabled: isDisabled, class: !isDisabled && (action.verb === "approve" || (action.verb === "promote" && !action.full)) && "primary",
         onclick: () => order(r, action),
