@@ -33,13 +33,13 @@ type flags struct {
 // parseFlags parses the arguments of a controller. It ignores unknown flags, because a newer controller may have more.
 func parseFlags(args []string) flags {
 	var f flags
-	set := f.newFlagSet()
+	set := newFlagSet(&f)
 	f.known = set.Parse(operator.NormalizeArguments(set, args)) == nil && args != nil
 	return f
 }
 
 // newFlagSet returns the flags of a controller, which set the fields of f.
-func (f *flags) newFlagSet() *pflag.FlagSet {
+func newFlagSet(f *flags) *pflag.FlagSet {
 	set := pflag.NewFlagSet("controller", pflag.ContinueOnError)
 	set.ParseErrorsAllowlist.UnknownFlags = true
 	set.Usage = func() {}

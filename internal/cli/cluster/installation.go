@@ -55,7 +55,7 @@ func newInstallation(source string, args, specified []string) Installation {
 		args = specified
 	}
 	var f flags
-	set := f.newFlagSet()
+	set := newFlagSet(&f)
 	_ = set.Parse(operator.NormalizeArguments(set, args)) // what was parsed until an error is shown
 	limits := f.ReleaseLimits()
 	return Installation{Source: source, Flags: publicFlags(set), Limit: limits.Cluster, NamespaceLimit: limits.Namespace}

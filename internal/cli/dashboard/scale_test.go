@@ -67,7 +67,7 @@ func checkIdleViewers(t *testing.T, w *clitest.FakeCluster, h *hub, releases int
 	for i := range viewers {
 		viewers[i] = httptest.NewRecorder()
 		group.Go(func() {
-			defer h.enter()()
+			defer h.enter()() //nolint:contextcheck // the hub outlives the request
 			streamFleet(ctx, newEventWriter(viewers[i]), h, filter{}, "")
 		})
 	}
