@@ -24,9 +24,9 @@ import (
 // idleViewers is the number of viewers who look at the same list.
 const idleViewers = 5
 
-// TestIdleViewersCauseNoRequests follows a cluster of 1,000 releases with all requests.
+// TestIdleViewersCauseNoRequests follows a cluster with all requests.
 func TestIdleViewersCauseNoRequests(t *testing.T) {
-	const releases = 1000
+	const releases = 100
 	synctest.Test(t, func(t *testing.T) {
 		manifests := make([]string, 0, releases)
 		for i := range releases {
