@@ -30,7 +30,7 @@ func main() {
 
 func command(program string) *cobra.Command {
 	root := cli.NewRoot(program)
-	root.AddCommand(controllerCommand(), loadtesterCommand())
+	root.AddCommand(controllerCommand(), loadtesterCommand(), demoAppCommand())
 	return root
 }
 

@@ -1,4 +1,4 @@
-// Command demo-app is the demo application of the playground; see package app.
+// Command demo-app is the demo application of the playground; see package demoapp.
 package main
 
 import (
@@ -12,7 +12,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/serin-dev/serin/playground/app"
+	"github.com/serin-dev/serin/internal/demoapp"
 )
 
 func main() {
@@ -25,7 +25,7 @@ func main() {
 func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	config, err := app.FromEnvironment(os.Getenv, os.Args[1:])
+	config, err := demoapp.FromEnvironment(os.Getenv, os.Args[1:])
 	if err != nil {
 		return err
 	}
@@ -34,5 +34,5 @@ func run() error {
 		return fmt.Errorf("listen on port %d: %w", config.Port, err)
 	}
 	fmt.Printf("version %s listens on %s\n", config.Version, listener.Addr())
-	return app.New(config, clock.RealClock{}).Serve(ctx, listener)
+	return demoapp.New(config, clock.RealClock{}).Serve(ctx, listener)
 }

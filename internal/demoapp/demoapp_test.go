@@ -1,4 +1,4 @@
-package app_test
+package demoapp_test
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/serin-dev/serin/internal/demoapp"
 	"github.com/serin-dev/serin/internal/waittest"
-	"github.com/serin-dev/serin/playground/app"
 )
 
 func get(t *testing.T, s http.Handler, path string) *httptest.ResponseRecorder {
@@ -39,7 +39,7 @@ func TestErrorsAreSpreadEvenly(t *testing.T) {
 		{50, ".x.x.x.x.x.x.x.x.x.x"},
 		{100, "xxxxxxxxxxxxxxxxxxxx"},
 	} {
-		s := app.New(app.Config{Version: "v1", ErrorPercent: c.percent}, clock.RealClock{})
+		s := demoapp.New(demoapp.Config{Version: "v1", ErrorPercent: c.percent}, clock.RealClock{})
 		got := ""
 		for range 20 {
 			switch status := get(t, s, "/").Code; status {
@@ -58,7 +58,7 @@ func TestErrorsAreSpreadEvenly(t *testing.T) {
 }
 
 func TestAnswerNamesVersionPodAndMessage(t *testing.T) {
-	s := app.New(app.Config{Version: "v7", Pod: "cart-1", Message: "hello"}, clock.RealClock{})
+	s := demoapp.New(demoapp.Config{Version: "v7", Pod: "cart-1", Message: "hello"}, clock.RealClock{})
 	response := get(t, s, "/anything")
 	got := [3]string{response.Header().Get("X-Version"), response.Header().Get("X-Pod"), response.Header().Get("X-Message")}
 	if want := [3]string{"v7", "cart-1", "hello"}; got != want {
@@ -74,7 +74,7 @@ func TestAnswerNamesVersionPodAndMessage(t *testing.T) {
 }
 
 func TestMetricsCountAnswersByStatusAndNothingElse(t *testing.T) {
-	s := app.New(app.Config{Version: "v1", ErrorPercent: 50}, clock.RealClock{})
+	s := demoapp.New(demoapp.Config{Version: "v1", ErrorPercent: 50}, clock.RealClock{})
 	for range 4 {
 		get(t, s, "/")
 	}
@@ -98,7 +98,7 @@ func TestMetricsCountAnswersByStatusAndNothingElse(t *testing.T) {
 
 func TestReadyAfterTheDelay(t *testing.T) {
 	c := clocktesting.NewFakeClock(time.Unix(0, 0))
-	s := app.New(app.Config{ReadyAfter: time.Minute}, c)
+	s := demoapp.New(demoapp.Config{ReadyAfter: time.Minute}, c)
 	if got := get(t, s, "/readyz").Code; got != http.StatusServiceUnavailable {
 		t.Errorf("before the delay: %d", got)
 	}
@@ -114,7 +114,7 @@ func TestDrainAnswersWhileNotReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := clocktesting.NewFakeClock(time.Unix(0, 0))
-	s := app.New(app.Config{Version: "v1", Drain: time.Minute, CrashAfter: -1}, c)
+	s := demoapp.New(demoapp.Config{Version: "v1", Drain: time.Minute, CrashAfter: -1}, c)
 	ctx, terminate := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx, listener) }()
@@ -161,7 +161,7 @@ func TestDrainLastsWhileRequestsArrive(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := clocktesting.NewFakeClock(time.Unix(0, 0))
-	s := app.New(app.Config{Version: "v1", Drain: 3 * time.Second, CrashAfter: -1}, c)
+	s := demoapp.New(demoapp.Config{Version: "v1", Drain: 3 * time.Second, CrashAfter: -1}, c)
 	ctx, terminate := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx, listener) }()
@@ -199,7 +199,7 @@ func TestDrainEndsAlthoughRequestsArrive(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := clocktesting.NewFakeClock(time.Unix(0, 0))
-	s := app.New(app.Config{Version: "v1", Drain: 3 * time.Second, CrashAfter: -1}, c)
+	s := demoapp.New(demoapp.Config{Version: "v1", Drain: 3 * time.Second, CrashAfter: -1}, c)
 	ctx, terminate := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx, listener) }()
@@ -223,9 +223,9 @@ func TestServerCrashesAfterTheConfiguredTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := app.New(app.Config{CrashAfter: 0}, clock.RealClock{})
-	if err := s.Serve(t.Context(), listener); !errors.Is(err, app.ErrCrash) {
-		t.Errorf("Serve() = %v, want %v", err, app.ErrCrash)
+	s := demoapp.New(demoapp.Config{CrashAfter: 0}, clock.RealClock{})
+	if err := s.Serve(t.Context(), listener); !errors.Is(err, demoapp.ErrCrash) {
+		t.Errorf("Serve() = %v, want %v", err, demoapp.ErrCrash)
 	}
 }
 
@@ -238,11 +238,11 @@ func TestConfigFromEnvironment(t *testing.T) {
 		"VERSION": "v2", "HOSTNAME": "p", "PORT": "1", "ERROR_PERCENT": "2.5", "LATENCY": "3ms", "READY_AFTER": "4s",
 		"CRASH_AFTER": "5s", "DRAIN": "6s", "MESSAGE": "hidden", "MESSAGE_FILE": file,
 	}
-	got, err := app.FromEnvironment(func(name string) string { return env[name] }, []string{"--port=9898", "--level=info"})
+	got, err := demoapp.FromEnvironment(func(name string) string { return env[name] }, []string{"--port=9898", "--level=info"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := app.Config{
+	want := demoapp.Config{
 		Version: "v2", Pod: "p", Port: 9898, Message: "from a file", ErrorPercent: 2.5, Latency: 3 * time.Millisecond,
 		ReadyAfter: 4 * time.Second, CrashAfter: 5 * time.Second, Drain: 6 * time.Second,
 	}
@@ -250,7 +250,7 @@ func TestConfigFromEnvironment(t *testing.T) {
 		t.Errorf("config (-want +got):\n%s", diff)
 	}
 	for name, value := range map[string]string{"PORT": "x", "ERROR_PERCENT": "101", "LATENCY": "5", "MESSAGE_FILE": "/missing"} {
-		_, err := app.FromEnvironment(func(n string) string { return map[string]string{name: value}[n] }, nil)
+		_, err := demoapp.FromEnvironment(func(n string) string { return map[string]string{name: value}[n] }, nil)
 		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s=%s: got error %v, want one that names the variable", name, value, err)
 		}

@@ -1,8 +1,9 @@
-// Package app is the demo application: a web server whose errors, latency and
-// readiness are set by environment variables.
+// Package demoapp is the demo application: a web server whose errors, latency and readiness are set by environment variables, and a
+// load that sends requests of users to it and tests a new version of it. serin demo runs both in a cluster, the playground the
+// application.
 //
-// It must not know the playground; it is an application like any other.
-package app
+// It must not know Kubernetes, the playground or Serin: it is an application like any other.
+package demoapp
 
 import (
 	"context"
