@@ -1,10 +1,11 @@
-// Package cli contains the commands of users: get, top, watch, wait, why, history, dashboard, plan, check, init, migrate, eject,
-// promote, abort, retry, pause, resume, approve, deny, restart, set image, undo, terminate, create, list, lint, crds, version.
+// Package cli contains the commands of users: get, top, watch, wait, why, history, dashboard, plan, check, init, demo, migrate,
+// eject, promote, abort, retry, pause, resume, approve, deny, restart, set image, undo, terminate, create, list, lint, crds, version.
 //
 // They act with the permissions of the user. The commands that control a release only change a field or an annotation of a
 // Canary, of a Rollout, of its workload or of one of its analyses, and the controller does the rest; create creates the objects of
-// manifests; eject also changes the objects that remain; all others change nothing. The package must not know how a release decides
-// or how a screen is drawn: package cluster reads, package explain describes, package view draws.
+// manifests; demo creates and deletes its own objects; eject also changes the objects that remain; all others change nothing. The
+// package must not know how a release decides or how a screen is drawn: package cluster reads, package explain describes, package
+// view draws.
 package cli
 
 import (
@@ -33,7 +34,7 @@ func newCommands(connect connector) []*cobra.Command {
 		newPlanCommand(connect), newCheckCommand(connect), newInitCommand(connect), newMigrateCommand(connect), newEjectCommand(connect), newLintCommand(),
 		newCRDsCommand(), newVersionCommand(),
 	}
-	all = append(all, newWaitCommand(connect), newDashboardCommand(connect), newOptionsCommand())
+	all = append(all, newWaitCommand(connect), newDashboardCommand(connect), newDemoCommand(connect), newOptionsCommand())
 	for _, o := range releaseCommands {
 		all = append(all, newReleaseCommand(connect, o))
 	}

@@ -16,7 +16,9 @@ import (
 	"github.com/cockroachdb/datadriven"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
@@ -26,16 +28,18 @@ import (
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/cli/clitest"
 	"github.com/serin-dev/serin/internal/cli/cluster"
+	"github.com/serin-dev/serin/internal/cli/demo"
 	"github.com/serin-dev/serin/internal/cli/explain"
+	"github.com/serin-dev/serin/internal/cli/view"
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
 // TestCommands runs commands as users type them. In the test data, cluster creates a cluster with Canary cart or Rollout web in a
 // state, and run executes a command line and shows its output and exit code. With the argument unreachable, all requests of run
 // fail; after names a change during the command. The command events shows the events that record commands of users, annotation
-// the command for Canary cart, template a pod template, and analysis the state of an AnalysisRun or Experiment.
+// the command for Canary cart, template a pod template, demo-objects the objects of serin demo, and analysis the state of an AnalysisRun or Experiment.
 func TestCommands(t *testing.T) {
-	for _, file := range []string{"testdata/commands", "testdata/rollouts", "testdata/trees", "testdata/top", "testdata/history", "testdata/othercontrollers", "testdata/control", "testdata/workloads", "testdata/plan", "testdata/check", "testdata/answers", "testdata/analyses"} {
+	for _, file := range []string{"testdata/commands", "testdata/rollouts", "testdata/trees", "testdata/top", "testdata/history", "testdata/othercontrollers", "testdata/control", "testdata/workloads", "testdata/plan", "testdata/check", "testdata/answers", "testdata/analyses", "testdata/demo"} {
 		synctest.Test(t, func(t *testing.T) { // without subtests, which a synctest bubble does not support
 			var w *clitest.FakeCluster
 			datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
@@ -47,6 +51,8 @@ func TestCommands(t *testing.T) {
 					return templateOf(t, w, strings.TrimSpace(d.Input))
 				case "events":
 					return userEvents(t, w)
+				case "demo-objects":
+					return demoObjects(t, w)
 				case "analysis":
 					return analysisOf(t, w, strings.TrimSpace(d.Input))
 				case "annotation":
@@ -132,6 +138,27 @@ func newCluster(t *testing.T, d *datadriven.TestData) *clitest.FakeCluster {
 	}
 	time.Sleep(10 * time.Second) // in the synctest bubble
 	return w
+}
+
+// demoObjects returns the namespaces and the objects of namespace try.
+func demoObjects(t *testing.T, w *clitest.FakeCluster) string {
+	t.Helper()
+	var out strings.Builder
+	for _, list := range []client.ObjectList{&corev1.NamespaceList{}, &appsv1.DeploymentList{}, &corev1.ServiceList{}, &corev1.ConfigMapList{}, &flaggerv1.CanaryList{}, &argov1.RolloutList{}} {
+		if err := w.Admin.List(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
+		if err := meta.EachListItem(list, func(o runtime.Object) error {
+			object, err := meta.Accessor(o)
+			if err == nil && (object.GetNamespace() == "try" || object.GetName() == "try") {
+				fmt.Fprintf(&out, "%s %s label=%s\n", strings.TrimPrefix(fmt.Sprintf("%T", o), "*"), object.GetName(), object.GetLabels()[demo.Label])
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out.String()
 }
 
 // signOff is a webhook that has to approve the promotion.
@@ -410,6 +437,11 @@ func runCommand(t *testing.T, w *clitest.FakeCluster, args []string, d *datadriv
 			}
 		case "interrupted":
 			cancel()
+		case "namespace-used": // by a user, after the demo created it
+			config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "try", Name: "notes"}}
+			if err := w.Admin.Create(t.Context(), config); err != nil {
+				t.Error(err)
+			}
 		}
 	}()
 	for i, arg := range args {
@@ -536,6 +568,50 @@ func TestLiveViewHandlesKeysSizesAndStates(t *testing.T) {
 		}
 		if !quits(tea.KeyMsg{Type: tea.KeyCtrlC}) {
 			t.Error("Ctrl-C does not quit")
+		}
+	})
+}
+
+// TestKeysOfTheDemoReleaseVersions: the keys of the live view release the next version, and break it.
+func TestKeysOfTheDemoReleaseVersions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := clitest.NewFakeCluster(t, clitest.Cart)
+		objects, err := demo.Objects(demo.Options{Namespace: "try", Image: "serin:v1", Kind: explain.KindCanary})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Session.CreateDemo(t.Context(), cluster.Demo{Namespace: "try"}, objects, func(string) {}); err != nil {
+			t.Fatal(err)
+		}
+		run := &demoRun{session: w.Session, namespace: "try", flags: demoFlags{kind: initCanary}}
+		m := newModel(t.Context(), run.watch("", true), view.Paint{})
+		observe := func() {
+			observed, err := w.Session.Observe(t.Context(), run.watch("", true).sel)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.Update(cluster.State{Releases: observed.Releases, Controller: observed.Controller})
+		}
+		observe()
+		if !strings.Contains(m.View(), "b break the new version  n next version  q quit") {
+			t.Errorf("the keys are not shown:\n%s", m.View())
+		}
+		for _, c := range []struct{ key, want string }{
+			{"n", "releasing v2\n"}, {"b", "releasing v2, which fails half of its requests"}, {"n", "releasing v3\n"},
+		} {
+			_, act := m.Update(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(c.key)})
+			if act == nil {
+				t.Fatalf("the key %s has no effect", c.key)
+			}
+			m.Update(act())
+			if !strings.Contains(m.View(), c.want) {
+				t.Errorf("after the key %s, %q is missing:\n%s", c.key, c.want, m.View())
+			}
+		}
+		w.FailRequests(errors.New("connection refused"))
+		_, act := m.Update(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("b")})
+		if m.Update(act()); !strings.Contains(m.View(), "! break the new version: get Deployment demo in namespace try: connection") {
+			t.Errorf("the failed action is not reported:\n%s", m.View())
 		}
 	})
 }

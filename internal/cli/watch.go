@@ -57,10 +57,16 @@ After --timeout, or when you quit before that: 3 if a release waits for user act
 // run opens the full-screen view on a terminal, and prints lines otherwise.
 func (w *releaseWatch) run(cmd *cobra.Command, plain bool) error {
 	in, out := cmd.InOrStdin(), cmd.OutOrStdout()
-	if _, isTerminalOut := terminalWidth(out); isTerminalOut && !plain && os.Getenv("TERM") != "dumb" && isTerminal(in) {
+	if !plain && canShowView(in, out) {
 		return w.runLive(cmd.Context(), in, out)
 	}
 	return w.runPlain(cmd.Context(), out)
+}
+
+// canShowView reports whether the streams are a terminal that can show the full-screen view.
+func canShowView(in io.Reader, out io.Writer) bool {
+	_, isTerminalOut := terminalWidth(out)
+	return isTerminalOut && os.Getenv("TERM") != "dumb" && isTerminal(in)
 }
 
 func isTerminal(in io.Reader) bool {
@@ -78,12 +84,25 @@ type releaseWatch struct {
 	timeout  time.Duration
 	// byUrgency sorts the releases so that those which need the user are first.
 	byUrgency bool
+	// actions are the keys of the full-screen view with which the user changes the release.
+	actions []keyAction
 
 	state     cluster.State
 	hasState  bool
 	startedAt time.Time
 	describer explain.Describer
 }
+
+// keyAction is an action of the user in the full-screen view.
+type keyAction struct {
+	// key triggers the action; help describes it in a few words.
+	key, help string
+	// run carries it out, and returns what it did.
+	run func(ctx context.Context, releases []explain.Release) (string, error)
+}
+
+// actedMsg is the message that bubbletea sends after an action, with its result for the user.
+type actedMsg string
 
 // describeReleases describes all releases at that time.
 func (w *releaseWatch) describeReleases(now time.Time) []explain.Release {
@@ -254,7 +273,7 @@ func (w *releaseWatch) runLive(ctx context.Context, in io.Reader, out io.Writer)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w.startedAt = w.session.Clock.Now()
-	m := &model{releaseWatch: w, screen: view.Screen{Single: len(w.sel.Names) == 1, Width: 80, Height: 24, Paint: paintFor(out)}}
+	m := newModel(ctx, w, paintFor(out))
 	program := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out), tea.WithAltScreen(), tea.WithoutSignalHandler())
 	followed := make(chan struct{})
 	go func() {
@@ -291,6 +310,28 @@ type model struct {
 	// hasEnded is true once the watch has reached its goal or failed; err is its error.
 	hasEnded bool
 	err      error
+	// act returns the command that carries out an action; acted is the result of the last one.
+	act   func(keyAction) tea.Cmd
+	acted string
+}
+
+// newModel returns the view of a watch. ctx is that of the actions of the user.
+func newModel(ctx context.Context, w *releaseWatch, paint view.Paint) *model {
+	m := &model{releaseWatch: w, screen: view.Screen{Single: len(w.sel.Names) == 1, Width: 80, Height: 24, Paint: paint}}
+	for _, action := range w.actions {
+		m.screen.Keys = append(m.screen.Keys, action.key+" "+action.help)
+	}
+	m.act = func(action keyAction) tea.Cmd {
+		releases := m.screen.Releases
+		return func() tea.Msg {
+			text, err := action.run(ctx, releases)
+			if err != nil {
+				text = action.help + ": " + err.Error()
+			}
+			return actedMsg(text)
+		}
+	}
+	return m
 }
 
 // tickMsg is the message that bubbletea sends every second.
@@ -311,6 +352,11 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if m.handleKey(msg.String()) {
 			return m, tea.Quit
 		}
+		if i := slices.IndexFunc(m.actions, func(a keyAction) bool { return a.key == msg.String() }); i >= 0 {
+			next = m.act(m.actions[i])
+		}
+	case actedMsg:
+		m.acted = string(msg)
 	case cluster.State:
 		m.state, m.hasState = msg, true
 	case tickMsg:
@@ -360,6 +406,9 @@ func (m *model) updateScreen() {
 	m.screen.Now = m.session.Clock.Now()
 	m.screen.Releases = m.describeReleases(m.screen.Now)
 	m.screen.Notes = m.notes()
+	if m.acted != "" {
+		m.screen.Notes = append(m.screen.Notes, m.acted)
+	}
 	if m.byUrgency {
 		m.screen.Summary = view.SummaryLine(explain.Summarize(m.screen.Releases))
 	}

@@ -169,9 +169,13 @@ func (l *Load) sendUserRequests(ctx context.Context, users *sync.WaitGroup) {
 	}
 }
 
+// count counts a request from the first successful one on: before that, the application has not started.
 func (l *Load) count(ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !ok && l.all == 0 {
+		return
+	}
 	l.all++
 	if !ok {
 		l.failures++

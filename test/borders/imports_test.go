@@ -19,7 +19,7 @@ var layers = [][]string{
 	{"internal/workload", "internal/traffic", "internal/metric", "internal/hook", "internal/alerting", "internal/notification", "internal/telemetry"},
 	{"internal/analysis/launch", "internal/analysis/measure", "internal/reconciler"},
 	{"internal/canary/controller", "internal/rollout/controller", "internal/analysis/controller", "internal/experiment/controller"},
-	{"internal/operator", "internal/cli", "internal/loadtester"},
+	{"internal/operator", "internal/cli", "internal/loadtester", "internal/demoapp"},
 	{"cmd"},
 }
 
@@ -27,7 +27,7 @@ var layers = [][]string{
 // both.
 var sharedByMachines = []string{
 	"internal/budget", "internal/cachetest", "internal/chat", "internal/endpoints", "internal/expression", "internal/fairshare", "internal/fence", "internal/googlecloud", "internal/jsontree", "internal/outbound", "internal/readyourwrites", "internal/othercontroller", "internal/queryrunner", "internal/queue", "internal/reconciler", "internal/sharding", "internal/toolkeys", "internal/waittest", "internal/watching", "internal/workload", "internal/traffic", "internal/metric", "internal/hook", "internal/alerting", "internal/notification",
-	"internal/telemetry", "internal/loadtester",
+	"internal/telemetry", "internal/loadtester", "internal/demoapp",
 }
 
 // layerOf is the index of a package in layers, by the longest folder that contains it.

@@ -251,10 +251,7 @@ func (s *Session) checkAccess(ctx context.Context, request CheckRequest, found *
 		user = check.Access{Subject: "you, for the installation", Required: true, Fix: "an administrator of the cluster must install Serin"}
 		required, namespace = installAccess(), ""
 	}
-	out := []check.Access{s.review(ctx, user, required, func(a access) (client.Object, func() bool) {
-		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: a.attributes(namespace)}}
-		return review, func() bool { return review.Status.Allowed }
-	})}
+	out := []check.Access{s.review(ctx, user, required, ownReview(namespace))}
 	for _, serin := range found.serins {
 		f := parseFlags(serin.Args)
 		account := check.Access{
@@ -276,6 +273,14 @@ func (s *Session) checkAccess(ctx context.Context, request CheckRequest, found *
 		}))
 	}
 	return out
+}
+
+// ownReview creates reviews of the requests of the user in a namespace.
+func ownReview(namespace string) func(access) (client.Object, func() bool) {
+	return func(a access) (client.Object, func() bool) {
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: a.attributes(namespace)}}
+		return review, func() bool { return review.Status.Allowed }
+	}
 }
 
 // review reviews the requests of one subject concurrently.

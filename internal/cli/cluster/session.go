@@ -1,8 +1,8 @@
 // Package cluster observes releases with the permissions of the user, once or continuously, and sends the commands of the user to
 // the controller.
 //
-// It writes nothing but commands, the events that record them, the objects that the user creates, and the steps of an ejection. It
-// calls no webhook and queries no metrics provider. It must not know terminals, nor how a release is described, which is the task of
+// It writes nothing but commands, the events that record them, the objects that the user creates, those of a demo, and the steps of an
+// ejection. It calls no webhook and queries no metrics provider. It must not know terminals, nor how a release is described, which is the task of
 // package explain.
 package cluster
 

@@ -24,6 +24,8 @@ type Screen struct {
 	Notes []string
 	// Summary is a line above the list of releases; empty: none.
 	Summary string
+	// Keys describes additional keys of a single release.
+	Keys []string
 	// Now is the current time, for durations.
 	Now time.Time
 	// Width is in columns, Height in lines.
@@ -69,7 +71,7 @@ func (s Screen) keysLine() string {
 	now := timeOfDay(s.Now)
 	switch {
 	case s.Single:
-		return now + "  q quit"
+		return strings.Join(append(append([]string{now}, s.Keys...), "q quit"), "  ")
 	case s.Open:
 		return now + "  ↑↓ other release  esc list  q quit"
 	default:

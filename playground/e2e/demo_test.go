@@ -1,0 +1,105 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// demoResources are the resources that may remain of a demo.
+var demoResources = []schema.GroupVersionResource{
+	canaries, rollouts, deployments, services, pods,
+	{Group: "apps", Version: "v1", Resource: "replicasets"}, {Group: "argoproj.io", Version: "v1alpha1", Resource: "analysistemplates"},
+	{Group: "argoproj.io", Version: "v1alpha1", Resource: "analysisruns"},
+}
+
+// TestDemoPromotesAVersionRollsOneBackAndIsDeleted runs serin demo with Canaries in a namespace that it creates, and with Rollouts
+// in an empty namespace.
+func TestDemoPromotesAVersionRollsOneBackAndIsDeleted(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"canary", "rollout"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			namespace := "demo-" + kind
+			if kind == "canary" { // a Serin that already serves the namespace before it exists
+				s := &environment{t: t, namespace: namespace}
+				s.canaries, s.events = recordHistory[canary](t, canaries, namespace), recordHistory[corev1.Event](t, events, namespace)
+				t.Cleanup(func() {
+					err := shared.Client.CoreV1().Namespaces().Delete(context.Background(), namespace, metav1.DeleteOptions{})
+					if err != nil && !apierrors.IsNotFound(err) {
+						t.Error(err)
+					}
+				})
+				s.startSerin()
+			} else {
+				startEnvironment(t, namespace)
+			}
+			testDemo(commandRunner{t, shared.Kubeconfig}, namespace, kind)
+		})
+	}
+}
+
+func testDemo(sh commandRunner, namespace, kind string) {
+	t := sh.t
+	t.Helper()
+	of := func(more ...string) []string {
+		return slices.Concat([]string{"demo", "--namespace", namespace, "--controller-flags=-namespace=" + namespace}, more)
+	}
+	promoted := sh.run(codeDone, of("--kind", kind, "--image", loadtesterImage+":e2e")...)
+	sh.checkOutput(promoted, "created Deployment demo-load", "Releasing v2\n", "Delete it with: serin demo --namespace "+namespace+" --delete")
+	t.Logf("output for the user:\n%s", promoted.stdout)
+
+	// The second run finds the demo, and its kind.
+	broken := sh.run(codeDone, of("--break")...)
+	sh.checkOutput(broken, "Releasing v3, which fails half of its requests", "The broken version was rolled back, as expected.")
+	t.Logf("output for the user:\n%s", broken.stdout)
+	if strings.Contains(broken.stdout, "created") {
+		t.Errorf("the demo was created again: %s", broken)
+	}
+	// Requests of users reach no broken version of a Canary, which is tested before.
+	if counts := demoUserCounts(t, namespace); kind == "canary" && !strings.HasPrefix(counts, "0 of ") {
+		t.Errorf("of a Canary that is tested before users reach it, %s", counts)
+	}
+
+	deleted := sh.run(codeDone, of("--delete")...)
+	t.Logf("output for the user:\n%s", deleted.stdout)
+	sh.checkOutput(deleted, "deleted Service demo-load", "The demo is deleted.")
+	for _, resource := range demoResources {
+		list, err := shared.Dynamic.Resource(resource).Namespace(namespace).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, object := range list.Items {
+			t.Errorf("%s %s remains", object.GetKind(), object.GetName())
+		}
+	}
+	_, err := shared.Client.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
+	if existed := kind == "rollout"; existed && err != nil || !existed && !apierrors.IsNotFound(err) {
+		t.Errorf("the namespace that existed before (%t) is %v", existed, err)
+	}
+	if p := sh.run(codeNotFound, of("--delete")...); !strings.Contains(p.stderr, "there is no demo in namespace "+namespace) {
+		t.Errorf("a deleted demo is not reported: %s", p)
+	}
+}
+
+// demoUserCounts returns the counts of the requests of users, after at least one.
+func demoUserCounts(t *testing.T, namespace string) string {
+	t.Helper()
+	text, err := shared.Client.CoreV1().Services(namespace).ProxyGet("http", "demo-load", "80", "users", nil).DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := strings.TrimSpace(string(text))
+	if strings.HasPrefix(counts, "0 of 0 ") {
+		t.Error("the load has sent no request")
+	}
+	return counts
+}
