@@ -56,7 +56,7 @@ gateway, a Canary tests the new version before users reach it, and a Rollout spl
 			if flags.isDeletion {
 				return run.delete(cmd.Context())
 			}
-			return run.start(cmd.Context())
+			return run.start()
 		},
 	}
 	c.register(cmd, false)
@@ -76,13 +76,13 @@ gateway, a Canary tests the new version before users reach it, and a Rollout spl
 
 // deletionCommand returns the command that deletes the demo, for messages.
 func (c *commonFlags) deletionCommand(cmd *cobra.Command, namespace string) string {
-	text := cmd.CommandPath() + " --namespace " + namespace
+	args := []string{cmd.CommandPath(), "--namespace", namespace}
 	for _, name := range []string{"context", "kubeconfig"} {
 		if flag := cmd.Flags().Lookup(name); flag.Changed {
-			text += " --" + name + " " + flag.Value.String()
+			args = append(args, "--"+name, flag.Value.String())
 		}
 	}
-	return text + " --delete"
+	return strings.Join(append(args, "--delete"), " ")
 }
 
 func (f demoFlags) validate(cmd *cobra.Command) error {
@@ -159,7 +159,8 @@ func (d *demoRun) delete(ctx context.Context) error {
 
 // start creates what is missing, releases a version and shows it. From the first object on, it prints how to delete the demo,
 // whatever happens.
-func (d *demoRun) start(ctx context.Context) error {
+func (d *demoRun) start() error {
+	ctx := d.cmd.Context()
 	d.printf("Checking the cluster ...")
 	found, err := d.session.InspectDemo(ctx, d.namespace, false)
 	if err != nil {

@@ -85,7 +85,7 @@ func FromEnvironment(getenv func(string) string, args []string) (Config, error) 
 	read("CRASH_AFTER", duration(&c.CrashAfter))
 	read("DRAIN", duration(&c.Drain))
 	read("MESSAGE_FILE", func(path string) error {
-		text, err := os.ReadFile(path)
+		text, err := os.ReadFile(path) //nolint:gosec // the user of the cluster sets the environment
 		c.Message = strings.TrimSpace(string(text))
 		return err
 	})

@@ -325,7 +325,7 @@ func (s *Session) pollDeletion(ctx context.Context, isGone func() (bool, error))
 // DemoGateway reads a Gateway, and returns the address of its first HTTP listener. Errors: ErrNotFound, ErrRefused, ErrUnreachable.
 func (s *Session) DemoGateway(ctx context.Context, namespace, name string) (demo.Gateway, error) {
 	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(gatewayv1.SchemeGroupVersion.WithKind("Gateway"))
+	object.SetGroupVersionKind(schema.GroupVersionKind{Group: gatewayv1.GroupName, Version: gatewayv1.GroupVersion.Version, Kind: "Gateway"})
 	where := "Gateway " + name + inNamespace(namespace)
 	var gateway gatewayv1.Gateway
 	switch err := s.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object); {
