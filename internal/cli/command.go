@@ -207,6 +207,9 @@ func awaitCommand(cmd *cobra.Command, session *cluster.Session, planned *cluster
 		defer cancel()
 		until = "the timeout of " + timeout.String()
 	}
+	if planned.Command == cluster.Terminate {
+		return awaitTermination(ctx, cmd, session, planned, until)
+	}
 	r, isCarriedOut, err := session.AwaitCommand(ctx, planned)
 	switch {
 	case err != nil:
@@ -221,5 +224,20 @@ func awaitCommand(cmd *cobra.Command, session *cluster.Session, planned *cluster
 			planned.Command, until, r.FullName(), r.Argument(), r.Namespace))
 	default:
 		return withExitCode(ExitTimeout, fmt.Errorf("%s was not carried out before %s", planned.Command, until))
+	}
+}
+
+// awaitTermination waits until an AnalysisRun or Experiment has ended, and prints its phase then. Any result means that the command
+// was carried out, as for abort.
+func awaitTermination(ctx context.Context, cmd *cobra.Command, session *cluster.Session, planned *cluster.PlannedCommand, until string) error {
+	phase, err := session.AwaitTermination(ctx, planned)
+	switch {
+	case err != nil:
+		return err
+	case !phase.Completed():
+		return withExitCode(ExitTimeout, fmt.Errorf("%s was not carried out before %s", planned.Command, until))
+	default:
+		_, err := fmt.Fprintf(plainOut(cmd), "%s/%s is %s\n", planned.Key.Kind.Resource(), planned.Key.Name, phase)
+		return err
 	}
 }

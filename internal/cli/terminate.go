@@ -49,9 +49,12 @@ func newTerminateCommand(connect connector) *cobra.Command {
 		Use: "terminate [KIND] NAME", Short: "End a running AnalysisRun or Experiment", Args: asUsageErrors(cobra.RangeArgs(1, 2)),
 		Long: "Ends a running AnalysisRun or Experiment: its measurements in progress end, and its result is that of the measurements so far. A\n" +
 			"run without failures is successful, so a Rollout that waits for it continues. KIND is analysisrun or experiment. Requires\n" +
-			"permission to patch the object. The command and --reason are recorded in an Event of it.\n\n" + exitCodesHelp,
-		Example: "  serin terminate web-7d4b9-2-2 -n shop\n  serin terminate experiment/baseline --reason 'enough data'",
+			"permission to patch the object, and for --wait to watch it. The command and --reason are recorded in an Event of it.\n\n" + exitCodesHelp,
+		Example: "  serin terminate web-7d4b9-2-2 -n shop\n  serin terminate experiment/baseline --reason 'enough data' --wait --timeout 5m",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := flags.validate(); err != nil {
+				return err
+			}
 			name, err := parseAnalysisName(args)
 			if err != nil {
 				return withExitCode(ExitUsage, err)
@@ -69,6 +72,7 @@ func newTerminateCommand(connect connector) *cobra.Command {
 	}
 	c.register(cmd, false)
 	flags.register(cmd)
+	flags.registerWait(cmd)
 	cmd.ValidArgsFunction = c.completeAnalyses(cluster.AnalysisKinds, func(a cluster.Analysis) bool { return !a.Phase.Completed() })
 	return cmd
 }

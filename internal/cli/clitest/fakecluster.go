@@ -70,7 +70,7 @@ func NewFakeCluster(t testing.TB, manifests string) *FakeCluster {
 		}
 	}
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(newRESTMapper(scheme)).WithReturnManagedFields().WithStatusSubresource(&argov1.Rollout{}).
-		WithIndex(&coordinationv1.Lease{}, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).
+		WithIndex(&coordinationv1.Lease{}, "metadata.name", nameOf).WithIndex(&argov1.AnalysisRun{}, "metadata.name", nameOf).WithIndex(&argov1.Experiment{}, "metadata.name", nameOf).
 		WithIndex(&corev1.Event{}, "involvedObject.kind", func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Kind} }).
 		WithIndex(&corev1.Event{}, "involvedObject.name", func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Name} })
 	for document := range strings.SplitSeq(manifests, "\n---\n") {
@@ -134,6 +134,9 @@ func NewFakeCluster(t testing.TB, manifests string) *FakeCluster {
 	w.setRevisions()
 	return w
 }
+
+// nameOf is the index of objects by their names, by which every API server can select.
+func nameOf(o client.Object) []string { return []string{o.GetName()} }
 
 // setGeneratedName names an object with metadata.generateName, also in a dry run. The names of the fake client are random.
 func (w *FakeCluster) setGeneratedName(o client.Object) {
