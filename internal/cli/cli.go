@@ -3,9 +3,9 @@
 //
 // They act with the permissions of the user. The commands that control a release only change a field or an annotation of a
 // Canary, of a Rollout, of its workload or of one of its analyses, and the controller does the rest; create creates the objects of
-// manifests; demo creates and deletes its own objects; eject also changes the objects that remain; all others change nothing. The
-// package must not know how a release decides or how a screen is drawn: package cluster reads, package explain describes, package
-// view draws.
+// manifests, and AnalysisRuns from templates; demo creates and deletes its own objects; eject also changes the objects that remain;
+// all others change nothing. The package must not know how a release decides or how a screen is drawn: package cluster reads,
+// package explain describes, package view draws.
 package cli
 
 import (

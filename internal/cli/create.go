@@ -47,6 +47,7 @@ definition does not have. Objects of other API groups are refused: use kubectl c
 	cmd.Flags().StringSliceVarP(&files, "filename", "f", nil, "files or directories with manifests; - reads the standard input")
 	cmd.Flags().BoolVarP(&recursive, "recursive", "R", false, "read directories recursively")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "let the API server validate the objects, and create nothing")
+	cmd.AddCommand(newCreateAnalysisRunCommand(connect))
 	return cmd
 }
 
@@ -81,11 +82,7 @@ func createObjects(cmd *cobra.Command, session *cluster.Session, objects []*unst
 		if err := session.Create(cmd.Context(), object, namespace, dryRun); err != nil {
 			return err
 		}
-		text := resourceOf(object) + "/" + object.GetName() + " created"
-		if dryRun {
-			text += dryRunMark
-		}
-		if _, err := fmt.Fprintln(plainOut(cmd), text); err != nil {
+		if err := printCreated(cmd, output{}, object, dryRun); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,9 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -20,6 +23,7 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/config/crd"
+	"github.com/serin-dev/serin/config/crd/crdschema"
 	"github.com/serin-dev/serin/internal/cli/explain"
 )
 
@@ -93,6 +97,31 @@ func readObject(fields map[string]any) ([]*unstructured.Unstructured, error) {
 		return nil, fmt.Errorf("the %s has no name: set metadata.name or metadata.generateName", object.GetKind())
 	}
 	return []*unstructured.Unstructured{object}, nil
+}
+
+// CheckFields returns an error if an object has fields that the definition of its kind in this version does not have.
+func CheckFields(object *unstructured.Unstructured) error {
+	gvk := object.GroupVersionKind()
+	definitions, err := crdschema.Definitions(gvk.Group)
+	if err != nil {
+		return err
+	}
+	definition, found := definitions[gvk.Kind]
+	if !found {
+		return fmt.Errorf("%s has no kind %s", gvk.Group, gvk.Kind)
+	}
+	if versions := definition.Spec.Versions; !slices.ContainsFunc(versions, func(v apiextensions.CustomResourceDefinitionVersion) bool { return v.Name == gvk.Version }) {
+		return fmt.Errorf("%s has no version %s: use %s/%s", gvk.Kind, gvk.Version, gvk.Group, versions[0].Name)
+	}
+	schema, err := crdschema.New(definition, gvk.Version)
+	if err != nil {
+		return err
+	}
+	unknown := pruning.PruneWithOptions(object.DeepCopy().Object, schema.Structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+	if len(unknown) > 0 {
+		return fmt.Errorf("%s %s has no field %s: correct or remove it", gvk.Kind, object.GetName(), strings.Join(unknown, ", "))
+	}
+	return nil
 }
 
 // Create creates an object, and sets its name and namespace. An object without a namespace is created in the given one. The API
