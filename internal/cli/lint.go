@@ -80,7 +80,7 @@ func (f *lintFlags) run(cmd *cobra.Command) error {
 		}
 		inputs = append(inputs, read...)
 	}
-	findings, err := lint.Lint(inputs, f.options())
+	findings, err := lint.Lint(cmd.Context(), inputs, f.options())
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ package lint
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strings"
 
@@ -42,8 +43,9 @@ type linter struct {
 	findings []Finding
 }
 
-// Lint returns the findings about all inputs, in their order. References are resolved among all of them.
-func Lint(inputs []Input, options Options) ([]Finding, error) {
+// Lint returns the findings about all inputs, in their order. References are resolved among all of them. The
+// context ends the evaluation of the CEL rules of schemas.
+func Lint(ctx context.Context, inputs []Input, options Options) ([]Finding, error) {
 	l := &linter{options: options}
 	order := map[string]int{}
 	for i, input := range inputs {
@@ -52,7 +54,7 @@ func Lint(inputs []Input, options Options) ([]Finding, error) {
 	}
 	schemas := newSchemas()
 	for _, d := range l.objects {
-		usable, err := l.checkSchema(schemas, d)
+		usable, err := l.checkSchema(ctx, schemas, d)
 		if err != nil {
 			return nil, err
 		}

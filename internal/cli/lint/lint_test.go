@@ -37,7 +37,7 @@ func options() lint.Options {
 func TestFindings(t *testing.T) {
 	triggered := map[string]bool{}
 	datadriven.RunTest(t, "testdata/rules", func(t *testing.T, d *datadriven.TestData) string {
-		findings, err := lint.Lint([]lint.Input{{Name: "x.yaml", Text: []byte(d.Input)}}, options())
+		findings, err := lint.Lint(t.Context(), []lint.Input{{Name: "x.yaml", Text: []byte(d.Input)}}, options())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +111,7 @@ func FuzzLint(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		findings, err := lint.Lint([]lint.Input{{Name: "x.yaml", Text: text}}, options())
+		findings, err := lint.Lint(t.Context(), []lint.Input{{Name: "x.yaml", Text: text}}, options())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +145,7 @@ func TestExamplesHaveNoFindings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		findings, err := lint.Lint([]lint.Input{{Name: name, Text: text}}, o)
+		findings, err := lint.Lint(t.Context(), []lint.Input{{Name: name, Text: text}}, o)
 		if err != nil || len(findings) > 0 {
 			t.Errorf("%s: %v %v", name, findings, err)
 		}

@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"regexp"
@@ -8,11 +9,14 @@ import (
 	"strings"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
 	"github.com/serin-dev/serin/config/crd"
 	"github.com/serin-dev/serin/config/crd/crdschema"
@@ -22,11 +26,19 @@ import (
 // schemas are the schemas of the kinds that were needed so far.
 type schemas struct {
 	definitions map[string]map[string]*apiextensions.CustomResourceDefinition
-	byVersion   map[string]crdschema.Schema
+	byVersion   map[string]versionSchema
+}
+
+// versionSchema is the schema of one version of a kind.
+type versionSchema struct {
+	crdschema.Schema
+
+	// rules are the CEL rules of the schema; nil: none applies to an object without a previous version.
+	rules *cel.Validator
 }
 
 func newSchemas() *schemas {
-	return &schemas{definitions: map[string]map[string]*apiextensions.CustomResourceDefinition{}, byVersion: map[string]crdschema.Schema{}}
+	return &schemas{definitions: map[string]map[string]*apiextensions.CustomResourceDefinition{}, byVersion: map[string]versionSchema{}}
 }
 
 // definitionsOf returns the definitions of a group by kind.
@@ -39,19 +51,41 @@ func (s *schemas) definitionsOf(group string) (map[string]*apiextensions.CustomR
 	return found, err
 }
 
-func (s *schemas) schemaOf(definition *apiextensions.CustomResourceDefinition, version string) (crdschema.Schema, error) {
+func (s *schemas) schemaOf(definition *apiextensions.CustomResourceDefinition, version string) (versionSchema, error) {
 	key := definition.Name + "/" + version
 	if found, ok := s.byVersion[key]; ok {
 		return found, nil
 	}
-	found, err := crdschema.New(definition, version)
+	schema, err := crdschema.New(definition, version)
+	if err != nil {
+		return versionSchema{}, err
+	}
+	found := versionSchema{Schema: schema}
+	if hasRules(schema.Structural) { // only their compilation takes noticeable time
+		found.rules = cel.NewValidator(schema.Structural, true, celconfig.PerCallLimit)
+	}
 	s.byVersion[key] = found
-	return found, err
+	return found, nil
+}
+
+// hasRules reports whether a schema has a CEL rule that applies to an object without a previous version. Rules about changes, such as
+// those of immutable fields, refer to oldSelf.
+func hasRules(s *structuralschema.Structural) bool {
+	if s == nil {
+		return false
+	}
+	isAboutObject := func(rule apiextensionsv1.ValidationRule) bool { return !strings.Contains(rule.Rule, "oldSelf") }
+	for _, property := range s.Properties {
+		if hasRules(&property) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(s.XValidations, isAboutObject) || hasRules(s.Items) || s.AdditionalProperties != nil && hasRules(s.AdditionalProperties.Structural)
 }
 
 // checkSchema checks an object with the schema of its kind, and prunes and defaults it as the API server does. It reports whether
 // the object can be decoded.
-func (l *linter) checkSchema(all *schemas, d *document) (usable bool, err error) {
+func (l *linter) checkSchema(ctx context.Context, all *schemas, d *document) (usable bool, err error) {
 	if !slices.Contains(crd.Groups(), d.group) {
 		return false, nil // context for references
 	}
@@ -86,7 +120,20 @@ func (l *linter) checkSchema(all *schemas, d *document) (usable bool, err error)
 		l.report(d, ruleUnknownField, path, fmt.Sprintf("unknown field %s", path), suggestField(schema.Structural, path))
 	}
 	defaulting.Default(d.object, schema.Structural)
-	return l.reportInvalidFields(d, validation.ValidateCustomResource(nil, d.object, schema.Validator)), nil
+	invalid := validation.ValidateCustomResource(nil, d.object, schema.Validator)
+	if len(invalid) == 0 { // as in the API server: rules assume values that the rest of the schema permits
+		invalid = schema.violatedRules(ctx, d.object)
+	}
+	return l.reportInvalidFields(d, invalid), nil
+}
+
+// violatedRules returns the errors of the CEL rules.
+func (s versionSchema) violatedRules(ctx context.Context, object map[string]any) field.ErrorList {
+	if s.rules == nil {
+		return nil
+	}
+	violated, _ := s.rules.Validate(ctx, nil, s.Structural, object, nil, celconfig.RuntimeCELCostBudget)
+	return violated
 }
 
 // inBody matches the part of a message of the schema validator that repeats the path.

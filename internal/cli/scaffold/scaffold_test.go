@@ -224,7 +224,7 @@ func checkManifest(t *testing.T, in scaffold.Input, text string) {
 		t.Errorf("the manifest has control characters:\n%q", text)
 	}
 	settings, routers := cluster.SettingsFor(nil)
-	findings, err := lint.Lint([]lint.Input{{Name: "x.yaml", Text: []byte(text)}}, lint.Options{
+	findings, err := lint.Lint(t.Context(), []lint.Input{{Name: "x.yaml", Text: []byte(text)}}, lint.Options{
 		Settings: settings, MetricTypes: operator.MetricTypes(),
 		Features: func(c *flaggerv1.Canary, provider string) canary.Features {
 			return controller.Features(routers, c, provider)
