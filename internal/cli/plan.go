@@ -24,7 +24,7 @@ func newPlanCommand(connect connector) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "plan NAME | -f FILE", Short: "Show what a release would do", Args: asUsageErrors(cobra.MaximumNArgs(1)),
 		Long: `Plays a release in memory, with the state machine of the controller, and shows its steps with weights, pods and earliest times,
-its shortest and longest duration, and the queries and webhooks that it calls. In the plan, pods are ready at once, checks pass
+its shortest and longest duration, and the queries and webhooks that it calls, with the number of requests that a verdict needs. In the plan, pods are ready at once, checks pass
 and webhooks approve. Nothing is changed, called or queried.
 
 With -f, the command reads manifests and needs no cluster; - is the standard input. Deployments, MetricTemplates and

@@ -48,17 +48,10 @@ func (w *rolloutCluster) startAnalysis(e rollout.AnalysisRunExists) *playedAnaly
 		AnalysisRun: rollout.AnalysisRun{Name: e.Name, Hash: e.Hash, Type: e.Type, Step: e.Step, Created: w.tick(), Phase: argov1.AnalysisPhaseRunning},
 		started:     w.now, due: w.now, label: analysisLabel(e),
 	}
-	spec, err := w.analysisSpec(e)
-	if err != nil {
-		w.addNote(fmt.Sprintf("The %s is not shown and takes no time in the plan: %v.", run.label, err))
-		return run
-	}
-	run.spec = spec
-	_, due, phase := playAnalysis(spec, w.now, time.Time{}, w.slowest)
-	run.due, run.unlimited = due, !phase.Completed()
-	if phase.Completed() && phase != argov1.AnalysisPhaseSuccessful {
-		w.addNote(fmt.Sprintf("The %s cannot be successful even if all measurements are: its result is %s.", run.label, phase))
-	}
+	spec, err := w.runSpec(analysis.RunRequest{
+		Name: e.Name, Templates: e.Analysis.Templates, RunOptions: analysis.RunOptions{DryRun: e.Analysis.DryRun},
+	}, e.Analysis.Args, e.StableHash, e.LatestHash)
+	w.play(run, spec, err)
 	if run.unlimited && e.Type != argov1.TypeBackground {
 		w.addNote(fmt.Sprintf("The %s does not end within %d measurements, or never if a metric has an interval and no count; the plan ends it at once.", run.label, maxMeasurements))
 		run.due, run.unlimited = w.now, false
@@ -85,8 +78,23 @@ func analysisLabel(e rollout.AnalysisRunExists) string {
 	}
 }
 
-// analysisSpec returns the spec of an AnalysisRun as its creator would.
-func (w *rolloutCluster) analysisSpec(e rollout.AnalysisRunExists) (argov1.AnalysisRunSpec, error) {
+// play sets the end of a run that is played by its own state machine, or notes why it is not played.
+func (w *rolloutCluster) play(run *playedAnalysis, spec argov1.AnalysisRunSpec, err error) {
+	if err != nil {
+		w.addNote(fmt.Sprintf("The %s is not shown and takes no time in the plan: %v.", run.label, err))
+		return
+	}
+	run.spec = spec
+	_, due, phase := playAnalysis(spec, w.now, time.Time{}, w.slowest)
+	run.due, run.unlimited = due, !phase.Completed()
+	if phase.Completed() && phase != argov1.AnalysisPhaseSuccessful {
+		w.addNote(fmt.Sprintf("The %s cannot be successful even if all measurements are: its result is %s.", run.label, phase))
+	}
+}
+
+// runSpec returns the spec of an AnalysisRun as its creator would, with the arguments that the Rollout passes. References to values
+// of an Experiment remain.
+func (w *rolloutCluster) runSpec(request analysis.RunRequest, args []argov1.AnalysisRunArgument, stable, latest string) (argov1.AnalysisRunSpec, error) {
 	if w.in.AnalysisTemplate == nil {
 		return argov1.AnalysisRunSpec{}, fmt.Errorf("its templates are not known")
 	}
@@ -94,13 +102,11 @@ func (w *rolloutCluster) analysisSpec(e rollout.AnalysisRunExists) (argov1.Analy
 	if err != nil {
 		return argov1.AnalysisRunSpec{}, err
 	}
-	args, err := analysis.ResolveRolloutArguments(e.Analysis.Args, tree, e.StableHash, e.LatestHash)
-	if err != nil {
+	if request.Args, err = analysis.ResolveRolloutArguments(args, tree, stable, latest); err != nil {
 		return argov1.AnalysisRunSpec{}, err
 	}
-	run, err := analysis.NewRun(analysis.RunRequest{
-		Namespace: w.namespace, Name: e.Name, Templates: e.Analysis.Templates, RunOptions: analysis.RunOptions{Args: args, DryRun: e.Analysis.DryRun},
-	}, w.in.AnalysisTemplate)
+	request.Namespace = w.namespace
+	run, err := analysis.NewRun(request, w.in.AnalysisTemplate)
 	if err != nil {
 		return argov1.AnalysisRunSpec{}, err
 	}
@@ -158,10 +164,15 @@ func measurementPhase(metric argov1.Metric, status argov1.AnalysisRunStatus, slo
 	return argov1.AnalysisPhaseSuccessful
 }
 
-// queries returns the measurements of all analyses of a played release.
+// queries returns the measurements of all analyses of a played release, in the order in which they start.
 func (r *rolloutRun) queries() []Query {
+	runs := slices.Clone(r.cluster.runs)
+	for _, x := range r.cluster.experiments {
+		runs = append(runs, x.runs...)
+	}
+	slices.SortStableFunc(runs, func(a, b *playedAnalysis) int { return a.started.Compare(b.started) })
 	var out []Query
-	for _, run := range r.cluster.runs {
+	for _, run := range runs {
 		if len(run.spec.Metrics) == 0 {
 			continue
 		}
@@ -176,7 +187,8 @@ func (r *rolloutRun) queries() []Query {
 			}
 			provider, query := describeProvider(m.Provider)
 			out = append(out, Query{
-				Metric: m.Name, Provider: provider, Query: query, Limit: analysis.Limit(m), Interval: string(m.Interval), Times: times[m.Name], Analysis: run.label,
+				Metric: m.Name, Provider: provider, Query: query, Limit: analysis.Limit(m), Interval: string(m.Interval), Requests: metricRequests(m), Times: times[m.Name],
+				Analysis: run.label,
 			})
 		}
 	}

@@ -154,7 +154,7 @@ func canaryQueries(in Input, plan canary.Plan, run *canaryRun) []Query {
 		provider, text := resolveCheck(in, check)
 		out = append(out, Query{
 			Metric: check.Metric.Name, Provider: provider, Query: text, Limit: run.limits[check.Metric.Name], Interval: check.Interval,
-			Times: run.checks.times[check.Index],
+			Requests: requestsNeeded(text, checkBounds(run.limits[check.Metric.Name])), Times: run.checks.times[check.Index],
 		})
 	}
 	return out

@@ -102,6 +102,8 @@ type Query struct {
 	Limit string `json:"limit,omitempty"`
 	// Interval is how often it is queried, or for a Canary the time range of the query.
 	Interval string `json:"interval,omitempty"`
+	// Requests is the number of requests that its verdict needs; omitted if that does not follow from the query and the limit.
+	Requests *RequestsNeeded `json:"requests,omitempty"`
 	// Times is how often it is queried in the shortest release.
 	Times int `json:"times"`
 	// Analysis is the analysis of a Rollout that it belongs to.

@@ -40,13 +40,6 @@ type rolloutCluster struct {
 	notes   []string
 }
 
-// playedExperiment is an Experiment of a played release.
-type playedExperiment struct {
-	rollout.Experiment
-
-	end time.Time
-}
-
 func newRolloutCluster(in Input, spec argov1.RolloutSpec, slowest bool) *rolloutCluster {
 	w := &rolloutCluster{
 		in: in, namespace: in.Rollout.Namespace, name: in.Rollout.Name, now: playedFrom, generation: 1, spec: spec, hash: previousRevision,
@@ -319,24 +312,6 @@ func (w *rolloutCluster) applyToAnalyses(effect release.Effect) bool {
 		return deleteWith(w.experiments, experiment(e.Name), func(x *playedExperiment) { x.Deleting = true })
 	}
 	return true
-}
-
-// startExperiment returns an Experiment that ends after its duration. Its analyses are not played.
-func (w *rolloutCluster) startExperiment(e rollout.ExperimentExists) *playedExperiment {
-	duration, _ := time.ParseDuration(string(e.Step.Duration))
-	x := &playedExperiment{Experiment: rollout.Experiment{Name: e.Name, Hash: e.Hash, Created: w.tick(), Phase: argov1.AnalysisPhaseRunning}, end: w.now.Add(duration)}
-	for _, template := range e.Step.Templates {
-		if template.Weight != nil {
-			x.Destinations = append(x.Destinations, rollout.Destination{Service: e.Name + "-" + template.Name, Hash: template.Name, Weight: *template.Weight})
-		}
-	}
-	if len(e.Step.Analyses) > 0 {
-		w.addNote("The analyses of Experiments are not part of the plan.")
-	}
-	if duration == 0 {
-		w.addNote("An Experiment without duration ends with its analyses; the plan ends it at once.")
-	}
-	return x
 }
 
 func (w *rolloutCluster) addNote(text string) {

@@ -107,17 +107,26 @@ func durationSentences(p *plan.Plan) []string {
 }
 
 func queryTable(p *plan.Plan) string {
-	rows := [][]string{{"METRIC", "TIMES", "INTERVAL", "LIMIT", "PROVIDER", "QUERY"}}
+	rows := [][]string{{"METRIC", "TIMES", "INTERVAL", "LIMIT", "REQUESTS", "PROVIDER", "QUERY"}}
+	isDerived := false
 	for _, q := range p.Queries {
 		name := q.Metric
 		if q.Analysis != "" {
 			name += " (" + q.Analysis + ")"
 		}
+		requests := "-"
+		if needed := q.Requests; needed != nil {
+			requests, isDerived = fmt.Sprintf("%d per %s", needed.Count, needed.Window), true
+		}
 		rows = append(rows, []string{
-			name, strconv.Itoa(q.Times), cmp.Or(q.Interval, "-"), cmp.Or(q.Limit, "-"), q.Provider, cmp.Or(strings.Join(strings.Fields(q.Query), " "), "-"),
+			name, strconv.Itoa(q.Times), cmp.Or(q.Interval, "-"), cmp.Or(q.Limit, "-"), requests, q.Provider, cmp.Or(strings.Join(strings.Fields(q.Query), " "), "-"),
 		})
 	}
-	return align(rows)
+	text := align(rows)
+	if isDerived {
+		text += "REQUESTS: with fewer of them, a single request decides a rate, and a percentile is the slowest request.\n"
+	}
+	return text
 }
 
 func webhookTable(p *plan.Plan) string {
