@@ -176,6 +176,15 @@ func setCart(t *testing.T, d *datadriven.TestData, w *clitest.FakeCluster, state
 			d := w.Deployment("cart")
 			w.Change(d, func() { d.Status.ReadyReplicas, d.Status.AvailableReplicas = 0, 0 })
 			own.Window, own.Gates, c.Status.CanaryWeight = nil, nil, 0
+		case "overdue", "overdue-suspended", "just-due": // the window has ended, and the controller has recorded nothing since
+			c.Spec.Suspend = state == "overdue-suspended"
+			began := time.Now().Add(-3 * time.Minute)
+			if state == "just-due" {
+				began = time.Now().Add(-40 * time.Second)
+			}
+			since, until := metav1.NewMicroTime(began), metav1.NewMicroTime(began.Add(30*time.Second))
+			own.Window.Start = since
+			own.Gates = append([]flaggerv1.GateStatus{{Name: "window", Verdict: "wait", Opener: "time", Message: "observing", Since: &since, Until: &until}}, own.Gates...)
 		case "succeeded":
 			c.Status.Phase, c.Status.CanaryWeight, own.Window, own.Gates = flaggerv1.CanaryPhaseSucceeded, 0, nil, nil
 		case "failed":
@@ -247,6 +256,16 @@ func setWeb(t *testing.T, d *datadriven.TestData, w *clitest.FakeCluster, state 
 		case "timed-pause":
 			s.CurrentStepIndex = new(int32(4))
 			s.PauseConditions[0].StartTime = metav1.NewTime(time.Now())
+			w.ScaleReplicaSet("web-new", 2, 2)
+			w.ScaleReplicaSet("web-old", 2, 2)
+		case "overdue-pause": // the pause has ended, and the controller has recorded nothing since
+			s.CurrentStepIndex = new(int32(4))
+			since, until := metav1.NewMicroTime(time.Now().Add(-time.Hour)), metav1.NewMicroTime(time.Now().Add(-55*time.Minute))
+			s.PauseConditions[0].StartTime = metav1.NewTime(since.Time)
+			s.Serin.Gates = []argov1.GateStatus{
+				{Name: "pause", Verdict: "wait", Opener: "time", Message: "until", Since: &since, Until: &until},
+				{Name: "scale-down-delay", Verdict: "wait", Opener: "time", Message: "until", Since: &since, Until: &metav1.MicroTime{Time: time.Now().Add(time.Hour)}},
+			}
 			w.ScaleReplicaSet("web-new", 2, 2)
 			w.ScaleReplicaSet("web-old", 2, 2)
 		case "paused-by-user":

@@ -29,8 +29,8 @@ func newTopCommand(connect connector) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "top [KIND]", Short: "List the releases in progress, those that need you first", Args: asUsageErrors(cobra.MaximumNArgs(1)),
 		Long: `Lists the releases in progress by urgency: those that wait for user action, those that roll back, those that advance, and those
-in the queue. Within each of them, the one that has waited longest is first. Idle releases are only counted. It reads the
-cluster with your permissions, and also works without a running controller.
+in the queue. Within each of them, the one that has waited longest is first. Idle releases are only counted. OVERDUE is the time
+for which the next step has been due without a reaction of the controller. It reads the cluster with your permissions, and also works without a running controller.
 
 ` + exitCodesHelp + `
 top exits with 0 regardless of the state of the releases; 2, 5 and 6 as above.`,

@@ -394,6 +394,8 @@ type Observation interface {
 	QueueState() *release.QueueState
 	// QueueEntry returns whether the release is in progress or waits for its start, according to its status.
 	QueueEntry() release.QueueEntry
+	// TimedGates returns the gates in the status for which the next step waits until a time.
+	TimedGates() []TimedGate
 	// Measurements returns the values of the checks of the described release that the cluster retains.
 	Measurements(r *Release) []Series
 	// Describe describes the release at that time.

@@ -79,6 +79,8 @@ type TopRelease struct {
 	// WaitsSince is the time since which the gate is closed that the release waits for; if that is unknown, the time at which it
 	// entered its phase.
 	WaitsSince time.Time `json:"waitsSince,omitzero"`
+	// OverdueSince is the time at which the next step was due, if the controller has recorded nothing since; zero: no step is overdue.
+	OverdueSince time.Time `json:"overdueSince,omitzero"`
 	// Place in the queue; nil: the release is not in the queue, or its place is unknown.
 	Place *Place `json:"place,omitempty"`
 }
@@ -124,6 +126,7 @@ func NewTop(observations []Observation, now time.Time) Top {
 			continue
 		}
 		one := TopRelease{Release: r, Group: group, Images: observed.Images(), WaitsSince: waitsSince(&r)}
+		one.OverdueSince = overdueSince(&r, observed.TimedGates(), observed.Shared().OtherController.Sign != "", now)
 		if queue := observed.QueueState(); group == Queued && queue != nil && queue.Position > 0 {
 			one.Place = &Place{Position: queue.Position, Waiting: queue.Waiting}
 		}

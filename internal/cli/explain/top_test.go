@@ -65,6 +65,8 @@ type observation struct {
 func (o observation) Describe(time.Time) explain.Release { return o.r }
 func (observation) Images() explain.Images               { return explain.Images{} }
 func (o observation) QueueState() *release.QueueState    { return o.queue }
+func (observation) TimedGates() []explain.TimedGate      { return nil }
+func (observation) Shared() explain.SharedObservation    { return explain.SharedObservation{} }
 
 func TestTopListsReleasesInProgressAndSortsTheQueueByPlace(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0).UTC()

@@ -24,7 +24,7 @@ func Top(top explain.Top, now time.Time, o TopOptions) string {
 	if len(top.Releases) == 0 {
 		return text
 	}
-	header := []string{"RELEASE", "IMAGES", "WEIGHT", "STEP", "CHECKS", "WAITS FOR", "AGE", "NEXT"}
+	header := []string{"RELEASE", "IMAGES", "WEIGHT", "STEP", "CHECKS", "WAITS FOR", "AGE", "NEXT", "OVERDUE"}
 	if o.Namespaces {
 		header = append([]string{"NAMESPACE"}, header...)
 	}
@@ -34,6 +34,7 @@ func Top(top explain.Top, now time.Time, o TopOptions) string {
 		row := []string{
 			o.styled(groupStyle(r.Group), strings.ToLower(string(r.Kind))+"/"+r.Name), imagesText(r.Images), shareText(&r.Release), stepText(&r.Release),
 			failedChecksText(&r.Release), o.styled(groupStyle(r.Group), topWaitsFor(r, now)), ageText(r.WaitsSince, now), cmp.Or(nextText(&r.Release, now), "-"),
+			o.styled(overdueStyle(r), ageText(r.OverdueSince, now)),
 		}
 		if o.Namespaces {
 			row = append([]string{r.Namespace}, row...)
@@ -69,6 +70,14 @@ func groupStyle(group explain.Group) style {
 	default:
 		return plain
 	}
+}
+
+// overdueStyle highlights a step that the controller has not taken in time.
+func overdueStyle(r *explain.TopRelease) style {
+	if r.OverdueSince.IsZero() {
+		return plain
+	}
+	return red
 }
 
 // imagesText returns the images that differ between both revisions, as "cart:v1 → cart:v2".
