@@ -40,11 +40,11 @@ type AnalysisRunRequest struct {
 func (s *Session) AnalysisTemplate(ctx context.Context, namespace, kind, name string) (*unstructured.Unstructured, error) {
 	template := &unstructured.Unstructured{}
 	template.SetGroupVersionKind(argov1.SchemeGroupVersion.WithKind(kind))
-	where := inNamespace(namespace)
+	key, where := types.NamespacedName{Namespace: namespace, Name: name}, inNamespace(namespace)
 	if kind == argov1.ClusterAnalysisTemplateKind {
-		namespace, where = "", ""
+		key.Namespace, where = "", ""
 	}
-	err := s.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, template)
+	err := s.Client.Get(ctx, key, template)
 	if !apierrors.IsNotFound(err) {
 		return template, describeError("get "+kind+" "+name+where, err, explain.Kind(kind))
 	}
