@@ -7,6 +7,7 @@ package othercontroller
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -70,8 +71,14 @@ func detectController(d *appsv1.Deployment, matches func(c *corev1.Container, ar
 	return Controller{}, false
 }
 
-// isSerin recognises Serin by the last path element of its image, which mirrors of registries retain.
-func isSerin(c *corev1.Container, _ []string) bool { return imageName(c.Image) == serinImage }
+// isSerin recognises Serin by the last path element of its image, which mirrors of registries retain. The same image also runs the
+// load tester, the dashboard and the demo, whose arguments begin with another command.
+func isSerin(c *corev1.Container, args []string) bool {
+	if len(args) > 0 && path.Base(args[0]) == serinImage {
+		args = args[1:] // the program
+	}
+	return imageName(c.Image) == serinImage && (len(args) == 0 || strings.HasPrefix(args[0], "-") || args[0] == "controller")
+}
 
 // flaggerFlags are some flags that only Flagger has.
 var flaggerFlags = []string{"mesh-provider", "enable-config-tracking", "ingress-annotations-prefix"}

@@ -36,6 +36,9 @@ func TestFlaggerAndSerinAreDistinguished(t *testing.T) {
 		{"a load tester", deployment("ghcr.test/flagger-loadtester:0.38", "-log-level=info"), false, false},
 		{"a load tester of the same name", deployment("flagger:1.44", "loadtester"), false, false},
 		{"a load tester that is Serin", deployment("serin:v1", "loadtester"), false, false},
+		{"a dashboard", deployment("serin:v1", "dashboard", "--auth=token"), false, false},
+		{"a demo", deployment("serin:v1", "/ko-app/serin", "demo-app"), false, false},
+		{"a program with its path", deployment("serin:v1", "/ko-app/serin", "controller"), false, true},
 		{"a tool with the word in its arguments", deployment("tools/x", "mesh-provider"), false, false},
 		{"anything else", deployment("nginx:1", "-namespace=x"), false, false},
 	} {

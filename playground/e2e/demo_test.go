@@ -21,6 +21,22 @@ var demoResources = []schema.GroupVersionResource{
 	{Group: "argoproj.io", Version: "v1alpha1", Resource: "analysisruns"},
 }
 
+// demoLeaseRole is the permission for the Lease in a namespace that does not exist yet.
+const demoLeaseRole = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: serin-demo-lease}
+rules:
+- {apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [serin], verbs: [get, update]}
+- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [create]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: serin-demo-lease}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: serin-demo-lease}
+subjects: [{kind: ServiceAccount, name: serin, namespace: default}]
+`
+
 // TestDemoPromotesAVersionRollsOneBackAndIsDeleted runs serin demo with Canaries in a namespace that it creates, and with Rollouts
 // in an empty namespace.
 func TestDemoPromotesAVersionRollsOneBackAndIsDeleted(t *testing.T) {
@@ -38,6 +54,9 @@ func TestDemoPromotesAVersionRollsOneBackAndIsDeleted(t *testing.T) {
 						t.Error(err)
 					}
 				})
+				if err := shared.Apply(t.Context(), demoLeaseRole); err != nil {
+					t.Fatal(err)
+				}
 				s.startSerin()
 			} else {
 				startEnvironment(t, namespace)

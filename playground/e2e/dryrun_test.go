@@ -44,7 +44,7 @@ func TestDryRunsOfCommandsChangeNothing(t *testing.T) {
 	sh := commandRunner{t, shared.Kubeconfig}
 	dryRun := func(command string, more ...string) commandResult {
 		t.Helper()
-		args := slices.Concat([]string{command, "-n", namespace, "--controller-flags=-namespace=" + namespace, "--dry-run"}, more)
+		args := slices.Concat([]string{command, "-n", namespace, "--dry-run"}, more)
 		p := sh.run(codeDone, args...)
 		if !strings.HasSuffix(p.stdout, " (dry run)\n") {
 			t.Errorf("the output does not mention the dry run: %s", p)
@@ -92,9 +92,9 @@ func TestDryRunsOfCommandsChangeNothing(t *testing.T) {
 	}
 
 	// The same commands without --dry-run do change it, so the comparisons above can fail.
-	sh.run(codeDone, "approve", "-n", namespace, "--controller-flags=-namespace="+namespace, "web", "pause", "--wait")
+	sh.run(codeDone, "approve", "-n", namespace, "web", "pause", "--wait")
 	s.waitForRolloutPhase("web", argov1.RolloutPhaseHealthy, "")
-	sh.run(codeDone, "approve", "-n", namespace, "--controller-flags=-namespace="+namespace, "cart", gate)
+	sh.run(codeDone, "approve", "-n", namespace, "cart", gate)
 	r.waitForPhase("Succeeded")
 	if n := s.countUserActions(); n != 2 {
 		t.Errorf("%d of 2 commands are recorded in events", n)
@@ -152,7 +152,7 @@ spec:
 
 	terminate := func(code int, more ...string) commandResult {
 		t.Helper()
-		return sh.run(code, slices.Concat([]string{"terminate", "-n", namespace, "--controller-flags=-namespace=" + namespace, "five"}, more)...)
+		return sh.run(code, slices.Concat([]string{"terminate", "-n", namespace, "five"}, more)...)
 	}
 	sh.checkOutput(terminate(codeDone, "--dry-run"), "analysisrun.argoproj.io/five will be terminated (dry run)")
 	if spec := convert[argov1.AnalysisRun](t, s.get(analysisRuns, "five")).Spec; spec.Terminate {

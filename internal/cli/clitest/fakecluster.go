@@ -406,11 +406,12 @@ func (w *FakeCluster) requestError(scheme *runtime.Scheme, o runtime.Object, nam
 	if kinds, _, err := scheme.ObjectKinds(o); err == nil && kind == "" {
 		kind = kinds[0].Kind
 	}
+	isForbidden := w.forbidden[kind]
 	kind = strings.TrimSuffix(kind, "List")
 	if w.uninstalled[kind] {
 		return &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: kind}}
 	}
-	if !w.forbidden[kind] {
+	if !isForbidden && !w.forbidden[kind] {
 		return nil
 	}
 	return apierrors.NewForbidden(schema.GroupResource{Resource: strings.ToLower(kind) + "s"}, name, nil)

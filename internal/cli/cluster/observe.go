@@ -64,7 +64,7 @@ func (s *Session) Observe(ctx context.Context, sel Selection) (Observations, err
 
 // observeAll observes releases concurrently.
 func (s *Session) observeAll(ctx context.Context, objects []client.Object, flags flags) ([]explain.Observation, error) {
-	reader, err := newCachedReader(ctx, s.Client)
+	reader, err := newCachedReader(ctx, newBulkReader(s.Client, objects))
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (s *Session) observeAll(ctx context.Context, objects []client.Object, flags
 // observeCanary observes one Canary and its related objects. It derives the parts that the user has no permission to read from the
 // status, and lists them.
 func (s *Session) observeCanary(ctx context.Context, l *cachedReader, object *flaggerv1.Canary, flags flags) (*explain.Canary, error) {
-	reader := &lenientClient{WithWatch: s.Client, denied: map[string]string{}}
+	reader := &lenientClient{WithWatch: l.WithWatch, denied: map[string]string{}}
 	settings, options := flags.settingsFor(object)
 	routers := flags.Routers()
 	input := object.DeepCopy()
