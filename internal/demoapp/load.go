@@ -39,10 +39,10 @@ func (c LoadConfig) Validate() error {
 	return nil
 }
 
-// The limits of a load.
+// The limits of a load. A lost packet of the name resolution, which is repeated after 5 s, is no lost request.
 const (
 	maxRate        = 1000
-	requestTimeout = 5 * time.Second
+	requestTimeout = 15 * time.Second
 	maxBody        = 1 << 20
 )
 
@@ -162,23 +162,24 @@ func (l *Load) sendUserRequests(ctx context.Context, users *sync.WaitGroup) {
 			fmt.Fprintln(l.out, l.counts())
 		case <-requests.C():
 			users.Go(func() {
-				_, ok := l.send(context.WithoutCancel(ctx), l.config.URL, l.config.Host) // a canceled request would count as failed
-				l.count(ok)
+				version, err := l.send(context.WithoutCancel(ctx), l.config.URL, l.config.Host) // a canceled request would count as failed
+				l.count(version, err)
 			})
 		}
 	}
 }
 
 // count counts a request from the first successful one on: before that, the application has not started.
-func (l *Load) count(ok bool) {
+func (l *Load) count(version string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !ok && l.all == 0 {
+	if err != nil && l.all == 0 {
 		return
 	}
 	l.all++
-	if !ok {
+	if err != nil {
 		l.failures++
+		fmt.Fprintf(l.out, "%s request %d failed: %s: %v\n", l.clock.Now().UTC().Format(time.RFC3339), l.all, cmp.Or(version, "no answer"), err)
 	}
 }
 
@@ -198,12 +199,12 @@ func (l *Load) test(ctx context.Context) Report {
 	var requests sync.WaitGroup
 	for range testRequests {
 		requests.Go(func() {
-			version, ok := l.send(ctx, l.config.CanaryURL, "")
+			version, err := l.send(ctx, l.config.CanaryURL, "")
 			mu.Lock()
 			defer mu.Unlock()
 			report.Requests++
 			report.Version = cmp.Or(version, report.Version)
-			if !ok {
+			if err != nil {
 				report.Failed++
 			}
 		})
@@ -231,21 +232,26 @@ func (l *Load) waitForAnswer(ctx context.Context) bool {
 	return false
 }
 
-// send sends a request, and returns the version that answered; ok is false if none did, or with status 5xx.
-func (l *Load) send(ctx context.Context, address, host string) (version string, ok bool) {
+// send sends a request, and returns the version that answered, and an error if none did, or with status 5xx.
+func (l *Load) send(ctx context.Context, address, host string) (version string, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return "", false
+		return "", err
 	}
 	request.Host = cmp.Or(host, request.Host)
 	response, err := l.client.Do(request)
 	if err != nil {
-		return "", false
+		return "", err
 	}
 	defer response.Body.Close()
-	if _, err := io.Copy(io.Discard, io.LimitReader(response.Body, maxBody)); err != nil {
-		return "", false
-	}
 	version = response.Header.Get("X-Version")
-	return version, version != "" && response.StatusCode < http.StatusInternalServerError
+	_, err = io.Copy(io.Discard, io.LimitReader(response.Body, maxBody))
+	switch {
+	case err != nil:
+		return version, err
+	case version == "", response.StatusCode >= http.StatusInternalServerError:
+		return version, fmt.Errorf("status %s", response.Status)
+	default:
+		return version, nil
+	}
 }

@@ -85,7 +85,7 @@ func testDemo(sh commandRunner, namespace, kind string) {
 	}
 	// Requests of users reach no broken version of a Canary, which is tested before.
 	if counts := demoUserCounts(t, namespace); kind == "canary" && !strings.HasPrefix(counts, "0 of ") {
-		t.Errorf("of a Canary that is tested before users reach it, %s", counts)
+		t.Errorf("of a Canary that is tested before users reach it, %s: %s", counts, demoLoadLog(t, namespace))
 	}
 
 	deleted := sh.run(codeDone, of("--delete")...)
@@ -107,6 +107,20 @@ func testDemo(sh commandRunner, namespace, kind string) {
 	if p := sh.run(codeNotFound, of("--delete")...); !strings.Contains(p.stderr, "there is no demo in namespace "+namespace) {
 		t.Errorf("a deleted demo is not reported: %s", p)
 	}
+}
+
+// demoLoadLog returns the log of the load, which contains each failed request.
+func demoLoadLog(t *testing.T, namespace string) string {
+	t.Helper()
+	pods, err := shared.Client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=demo-load"})
+	if err != nil || len(pods.Items) != 1 {
+		t.Fatalf("the load has %d pods, %v", len(pods.Items), err)
+	}
+	text, err := shared.Client.CoreV1().Pods(namespace).GetLogs(pods.Items[0].Name, &corev1.PodLogOptions{}).DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // demoUserCounts returns the counts of the requests of users, after at least one.
