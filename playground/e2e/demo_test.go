@@ -17,7 +17,8 @@ import (
 // demoResources are the resources that may remain of a demo.
 var demoResources = []schema.GroupVersionResource{
 	canaries, rollouts, deployments, services, pods,
-	{Group: "apps", Version: "v1", Resource: "replicasets"}, {Group: "argoproj.io", Version: "v1alpha1", Resource: "analysistemplates"},
+	{Group: "apps", Version: "v1", Resource: "replicasets"},
+	{Group: "argoproj.io", Version: "v1alpha1", Resource: "analysistemplates"},
 	{Group: "argoproj.io", Version: "v1alpha1", Resource: "analysisruns"},
 }
 
