@@ -34,7 +34,7 @@ func copies(manifest, name string, n int) string {
 var unexported = cmp.Exporter(func(reflect.Type) bool { return true })
 
 func TestTheNumberOfRequestsDoesNotGrowWithTheNumberOfReleases(t *testing.T) {
-	const n = 150
+	const n = 105 // just above the number of single reads
 	for _, test := range []struct {
 		name, manifest string
 		perRelease     int64 // the Secret of each Canary, whose content is not listed
