@@ -24,7 +24,7 @@ var Rollouts = []Mutant{
 		"subsets with swapped revisions",
 		"I1",
 		"internal/traffic/istio/rollout.go",
-		"{rule.CanarySubsetName: e.t.CanaryHash, rule.StableSubsetName: e.t.StableHash}", "{rule.CanarySubsetName: e.t.StableHash, rule.StableSubsetName: e.t.CanaryHash}", 45,
+		"{rule.CanarySubsetName: e.t.CanaryHash, rule.StableSubsetName: e.t.StableHash}", "{rule.CanarySubsetName: e.t.StableHash, rule.StableSubsetName: e.t.CanaryHash}", 2000001103,
 	},
 	{
 		"a weight beyond its step",
