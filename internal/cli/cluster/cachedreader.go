@@ -25,6 +25,8 @@ type cachedReader struct {
 
 	indexes map[string]client.IndexerFunc // by kind and field
 	cache   *listCache
+	// hasMany is true if so many releases are observed that queries of an index are cheaper than a query for each release.
+	hasMany bool
 }
 
 // listCache contains the lists that a cachedReader has read.
@@ -130,5 +132,5 @@ func (r *listCache) entry(key string) *cachedList {
 
 // withOwnWrites returns a reader with the same cache and a separate record of writes.
 func (r *cachedReader) withOwnWrites() *cachedReader {
-	return &cachedReader{recordingClient: &recordingClient{WithWatch: r.WithWatch}, indexes: r.indexes, cache: r.cache}
+	return &cachedReader{recordingClient: &recordingClient{WithWatch: r.WithWatch}, indexes: r.indexes, cache: r.cache, hasMany: r.hasMany}
 }

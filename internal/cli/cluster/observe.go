@@ -68,6 +68,7 @@ func (s *Session) observeAll(ctx context.Context, objects []client.Object, flags
 	if err != nil {
 		return nil, err
 	}
+	reader.hasMany = len(objects) > maxSingleReads
 	observed := make([]explain.Observation, len(objects))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxConcurrent)
@@ -91,7 +92,7 @@ func (s *Session) observeAll(ctx context.Context, objects []client.Object, flags
 // observeCanary observes one Canary and its related objects. It derives the parts that the user has no permission to read from the
 // status, and lists them.
 func (s *Session) observeCanary(ctx context.Context, l *cachedReader, object *flaggerv1.Canary, flags flags) (*explain.Canary, error) {
-	reader := &lenientClient{WithWatch: l.WithWatch, denied: map[string]string{}}
+	reader := &lenientClient{WithWatch: l, denied: map[string]string{}}
 	settings, options := flags.settingsFor(object)
 	routers := flags.Routers()
 	input := object.DeepCopy()
@@ -103,7 +104,7 @@ func (s *Session) observeCanary(ctx context.Context, l *cachedReader, object *fl
 		observer := controller.Observer{
 			Client: reader, Workloads: &workload.Workloads{Client: reader, Reader: reader, Options: options},
 			Routers: routers, Applier: &traffic.Applier{Client: reader, Live: reader}, Settings: settings, Queue: newQueue(flags.concurrencyLimits(canaryTurnMessage(object)), flags, l), MetricTypes: metricTypes,
-			Rival: func(ctx context.Context, c *flaggerv1.Canary) (string, error) { return conflictingRollout(ctx, l, c) },
+			Rival: func(ctx context.Context, c *flaggerv1.Canary) (string, error) { return conflictingRollout(ctx, l, c) }, Indexed: l.hasMany,
 		}
 		snapshot, err := observer.Snapshot(ctx, input, now)
 		denied := reader.deniedKinds()
