@@ -15,7 +15,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/serin-dev/serin/internal/waittest"
 	playground "github.com/serin-dev/serin/playground"
@@ -260,57 +259,5 @@ func TestReplacingForwardsLosesNoConnection(t *testing.T) {
 	close(finished)
 	if err := waittest.Receive(t, "the rules are no longer replaced", replaced); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// TestNoConnectionIsLostWhileForwardsAreReplaced dials while the forwards of other Services change all the time.
-func TestNoConnectionIsLostWhileForwardsAreReplaced(t *testing.T) {
-	n, err := network.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := errors.Join(services.Remove(), n.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	pod := startPod(t, n, "one")
-	address := netip.MustParseAddrPort("10.96.0.7:80")
-	forwards := []services.Forward{{Service: address, Protocol: services.TCP, Backends: []netip.AddrPort{netip.AddrPortFrom(pod.Address, 8080)}}}
-	for i := range 50 { // of a usual cluster
-		forwards = append(forwards, services.Forward{Service: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 96, 1, byte(i)}), 80), Protocol: services.TCP, Backends: forwards[0].Backends})
-	}
-	if err := services.Replace(forwards); err != nil {
-		t.Fatal(err)
-	}
-	const dialers, connections = 8, 1000
-	lost := make(chan error, dialers*connections)
-	var running sync.WaitGroup
-	for range dialers {
-		running.Go(func() {
-			for range connections {
-				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-				if _, err := dial(ctx, address.String()); err != nil {
-					lost <- err
-				}
-				cancel()
-			}
-		})
-	}
-	done := make(chan struct{})
-	go func() { running.Wait(); close(done) }()
-	replaced := 0
-	for isDone := false; !isDone; replaced++ {
-		if err := services.Replace(forwards[:len(forwards)-replaced%2]); err != nil {
-			t.Fatal(err)
-		}
-		select {
-		case <-done:
-			isDone = true
-		default:
-		}
-	}
-	if len(lost) > 0 {
-		t.Errorf("%d of %d connections were lost while the forwards were replaced %d times: %v", len(lost), dialers*connections, replaced, <-lost)
 	}
 }
