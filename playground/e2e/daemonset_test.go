@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/serin-dev/serin/playground/load"
 )
 
 var daemonSets = appsv1.SchemeGroupVersion.WithResource("daemonsets")
@@ -73,7 +75,7 @@ func TestDaemonSetIsReleasedByTheMetricsOfItsOwnPods(t *testing.T) {
 	// requests would fail the new version.
 	users := s.startServiceLoad("agent", 9100, 40)
 	waitForRequests(t, users, 1, "v1")
-	tries := s.startServiceLoad("agent-canary", 9100, 4)
+	tries := s.load(load.Options{URL: s.serviceURL("agent-canary", 9100), Rate: 4}) // it has no pods yet
 	r = s.follow("agent")
 	s.deployDaemonSetVersion("agent", "v2")
 	r.waitForEnd("Succeeded")

@@ -332,10 +332,7 @@ func (s *environment) startLoad(host string, rate float64, change ...func(*load.
 // startLoadAt is startLoad through another gateway.
 func (s *environment) startLoadAt(address, host string, rate float64, change ...func(*load.Options)) *load.Load {
 	s.t.Helper()
-	first := s.load(load.Options{URL: address, Host: host, Rate: 10})
-	waitForRequests(s.t, first, 1)
-	first.Stop()
-	return s.load(load.Options{URL: address, Host: host, Rate: rate}, change...)
+	return s.loadAfterFirstAnswer(load.Options{URL: address, Host: host, Rate: rate}, change...)
 }
 
 // waitForAnswers waits until each of the versions has answered a request: a gateway may learn the endpoints of one Service of a
@@ -349,10 +346,23 @@ func (s *environment) waitForAnswers(host string, versions ...string) {
 	first.Stop()
 }
 
-// startServiceLoad starts a steady load on a Service, as from another pod of the cluster.
+// startServiceLoad starts a steady load on a Service, as from another pod of the cluster, once it answers: its rules are in place
+// some time after its pods are available.
 func (s *environment) startServiceLoad(service string, port int, rate float64) *load.Load {
 	s.t.Helper()
-	return s.load(load.Options{URL: fmt.Sprintf("http://%s.%s:%d", service, s.namespace, port), Rate: rate})
+	return s.loadAfterFirstAnswer(load.Options{URL: s.serviceURL(service, port), Rate: rate})
+}
+
+func (s *environment) serviceURL(service string, port int) string {
+	return fmt.Sprintf("http://%s.%s:%d", service, s.namespace, port)
+}
+
+func (s *environment) loadAfterFirstAnswer(options load.Options, changes ...func(*load.Options)) *load.Load {
+	s.t.Helper()
+	first := s.load(load.Options{URL: options.URL, Host: options.Host, Rate: 10})
+	waitForRequests(s.t, first, 1)
+	first.Stop()
+	return s.load(options, changes...)
 }
 
 func (s *environment) load(options load.Options, changes ...func(*load.Options)) *load.Load {
