@@ -6,23 +6,36 @@ import (
 	"testing"
 )
 
-func TestGOGCOverridesTheGCPercent(t *testing.T) {
-	before := debug.SetGCPercent(100)
-	t.Cleanup(func() { debug.SetGCPercent(before) })
-	for value, want := range map[string]int{"75": 100, "": gcPercent} { // the Go runtime has read the variable already
-		debug.SetGCPercent(100)
-		tuneMemory(Flags{ProfilingAddress: "127.0.0.1:6060"}, func(string) string { return value }, "")
-		if got := debug.SetGCPercent(100); got != want {
-			t.Errorf("GOGC %q: collects at %d %%, want %d", value, got, want)
-		}
+func TestMemoryIsReturnedOnceAfterEachBusyTime(t *testing.T) {
+	const mb = 1 << 20
+	for _, tt := range []struct {
+		name      string
+		allocated []uint64 // between two checks
+		want      []bool
+	}{
+		{"after the start", []uint64{50 * mb, 1 * mb, 1 * mb}, []bool{false, true, false}},
+		{"not while releases are in progress", []uint64{50 * mb, 20 * mb, 3 * mb}, []bool{false, false, false}},
+		{"again after a release", []uint64{50 * mb, 0, 30 * mb, 0, 0}, []bool{false, true, false, true, false}},
+		{"not for little", []uint64{50 * mb, 0, 3 * mb, 0}, []bool{false, true, false, false}},
+		{"for what many quiet checks add up to", []uint64{50 * mb, 0, 2 * mb, 2 * mb, 2 * mb, 2 * mb}, []bool{false, true, false, false, false, true}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var r memoryReturner
+			total := uint64(0)
+			for i, n := range tt.allocated {
+				total += n
+				if got := r.check(total); got != tt.want[i] {
+					t.Errorf("check %d, after %d MB: returns memory: %t, want %t", i, total/mb, got, tt.want[i])
+				}
+			}
+		})
 	}
 }
 
 // TestTheMemoryLimitOfTheContainerIsThatOfTheCollector: Go does not know the limit of its container.
 func TestTheMemoryLimitOfTheContainerIsThatOfTheCollector(t *testing.T) {
 	before := debug.SetMemoryLimit(-1)
-	gc := debug.SetGCPercent(100)
-	t.Cleanup(func() { debug.SetMemoryLimit(before); debug.SetGCPercent(gc) })
+	t.Cleanup(func() { debug.SetMemoryLimit(before) })
 	for _, tt := range []struct {
 		content, environment string
 		want                 int64

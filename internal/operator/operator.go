@@ -127,6 +127,9 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 	if err := mgr.Add(replicaRunnable{health.Run}); err != nil {
 		return fmt.Errorf("add the health server: %w", err)
 	}
+	if err := mgr.Add(replicaRunnable{func(ctx context.Context) error { return returnMemory(ctx, clock.RealClock{}) }}); err != nil {
+		return fmt.Errorf("add the return of memory: %w", err)
+	}
 	logger.Info("Started", "version", version, "provider", f.MeshProvider, "namespace", f.Namespace)
 	// The messages of the last reconciliations must be sent too, so the outboxes continue until the reconcilers have
 	// ended. Events continue longer than notifications, because a notification that cannot be sent is reported as an
