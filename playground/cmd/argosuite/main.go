@@ -107,13 +107,13 @@ func startController(ctx context.Context, c *cluster.Cluster, b *build.Builder, 
 			return err
 		}
 	}
-	argv := []string{o.controller, "--kubeconfig", c.Kubeconfig, "--instanceID-id", instanceID}
+	argv := []string{o.controller, "--kubeconfig", c.Kubeconfig, "--instance-id", instanceID}
 	if o.controller == "" {
 		serin, err := b.Serin(ctx)
 		if err != nil {
 			return err
 		}
-		argv = []string{serin, "controller", "-apis", "rollout", "-kubeconfig", c.Kubeconfig, "-instanceID-id", instanceID, "-allow-loopback-hooks", "-metricsPort", "8090"}
+		argv = []string{serin, "controller", "-apis", "rollout", "-kubeconfig", c.Kubeconfig, "-instance-id", instanceID, "-allow-loopback-hooks", "-metricsPort", "8090"}
 	}
 	_, err := c.StartProcess("controller", argv, []string{"POD_NAMESPACE=default"})
 	return err
