@@ -14,6 +14,7 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/kubernetes"
 	"github.com/serin-dev/serin/internal/traffic/kuma"
 	"github.com/serin-dev/serin/internal/traffic/nginx"
+	"github.com/serin-dev/serin/internal/traffic/openshift"
 	"github.com/serin-dev/serin/internal/traffic/skipper"
 	"github.com/serin-dev/serin/internal/traffic/smi"
 	"github.com/serin-dev/serin/internal/traffic/traefik"
@@ -54,6 +55,7 @@ func (f *Flags) Routers() traffic.Registry {
 			"smi":                 smi.NewRollout(smi.Version(f.Argo.SplitAPI)),
 			"traefik":             traefik.NewRollout(f.Argo.TraefikAPI),
 			gatewayapi.PluginName: gatewayapi.NewRollout(),
+			openshift.PluginName:  openshift.NewRollout(),
 		},
 	}
 }

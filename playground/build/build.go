@@ -272,6 +272,7 @@ func (b *Builder) RouteCRDs(ctx context.Context) ([]string, error) {
 		filepath.Join(providers, "appmesh", "testdata", "crds", "v1beta2.yaml"),
 		filepath.Join(providers, "gloo", "testdata", "definitions.yaml"),
 		filepath.Join(providers, "kuma", "testdata", "crds", "trafficroutes.yaml"),
+		filepath.Join(providers, "openshift", "testdata", "definitions.yaml"),
 		filepath.Join(providers, "smi", "testdata", "crds", "trafficsplits.yaml"),
 	}, err
 }

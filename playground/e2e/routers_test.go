@@ -22,6 +22,7 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/gatewayapi"
 	"github.com/serin-dev/serin/internal/traffic/istio"
 	"github.com/serin-dev/serin/internal/traffic/nginx"
+	"github.com/serin-dev/serin/internal/traffic/openshift"
 	"github.com/serin-dev/serin/internal/traffic/smi"
 	"github.com/serin-dev/serin/internal/traffic/traefik"
 )
@@ -31,7 +32,7 @@ import (
 var rolloutRouters = traffic.Registry{Rollout: map[string]traffic.Renderer{
 	"istio": istio.NewRollout(""), "nginx": nginx.NewRollout(), "alb": alb.NewRollout(alb.Options{}), "smi": smi.NewRollout(""),
 	"ambassador": ambassador.NewRollout(""), "appMesh": appmesh.NewRollout(), "traefik": traefik.NewRollout(""), "apisix": apisix.NewRollout(),
-	gatewayapi.PluginName: gatewayapi.NewRollout(),
+	gatewayapi.PluginName: gatewayapi.NewRollout(), openshift.PluginName: openshift.NewRollout(),
 }}
 
 // TestRoutersOfRolloutsOnARealAPIServer applies weights, experiments and managed routes with each router of the examples, as

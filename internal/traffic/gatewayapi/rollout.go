@@ -1,7 +1,6 @@
 package gatewayapi
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -80,8 +79,8 @@ var (
 // pluginConfigOf reads the configuration, and validates it.
 func pluginConfigOf(t traffic.Target) (pluginConfig, error) {
 	var l pluginConfig
-	if err := json.Unmarshal(t.Routing().Plugins[PluginName], &l); err != nil {
-		return l, traffic.Refuse(traffic.ErrInvalid, "the configuration of plugin %s cannot be read: %v", PluginName, err)
+	if err := t.ReadPluginConfig(PluginName, &l); err != nil {
+		return l, err
 	}
 	if l.Namespace == "" {
 		l.Namespace = t.Namespace
