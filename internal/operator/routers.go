@@ -54,6 +54,7 @@ func (f *Flags) Routers() traffic.Registry {
 			"nginx":               nginx.NewRollout(),
 			"smi":                 smi.NewRollout(smi.Version(f.Argo.SplitAPI)),
 			"traefik":             traefik.NewRollout(f.Argo.TraefikAPI),
+			contour.PluginName:    contour.NewRollout(),
 			gatewayapi.PluginName: gatewayapi.NewRollout(),
 			openshift.PluginName:  openshift.NewRollout(),
 		},

@@ -1,4 +1,5 @@
-// Package contour routes traffic with an HTTPProxy without a host, which the user's root HTTPProxy includes.
+// Package contour routes the traffic of a Canary with an HTTPProxy without a host, which the user's root HTTPProxy includes, and
+// that of a Rollout with any HTTPProxies of the user.
 //
 // It must not know other providers, clients, or the reason for a weight.
 package contour
