@@ -56,6 +56,7 @@ func (f *Flags) Routers() traffic.Registry {
 			"traefik":             traefik.NewRollout(f.Argo.TraefikAPI),
 			contour.PluginName:    contour.NewRollout(),
 			gatewayapi.PluginName: gatewayapi.NewRollout(),
+			gloo.PluginName:       gloo.NewRollout(),
 			openshift.PluginName:  openshift.NewRollout(),
 		},
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -72,7 +73,11 @@ func (e WeightEditor) Render(t Target, r release.Route, existing Objects) ([]*un
 			return nil, err
 		}
 		pairs, fault := e.Pairs(t, obj)
-		if fault != "" {
+		switch {
+		case fault == "":
+		case x.Ref.Selector != "" && e.usable(t, existing):
+			continue
+		default:
 			return nil, Refuse(ErrInvalid, "%s %s", x.Ref, fault)
 		}
 		for _, pair := range pairs {
@@ -81,6 +86,18 @@ func (e WeightEditor) Render(t Target, r release.Route, existing Objects) ([]*un
 		out[i] = obj
 	}
 	return out, nil
+}
+
+// usable reports whether any object has a route with both destinations. Of objects that were found by their labels, not all
+// need one.
+func (e WeightEditor) usable(t Target, existing Objects) bool {
+	return slices.ContainsFunc(existing, func(x Found) bool {
+		if x.Object == nil {
+			return false
+		}
+		_, fault := e.Pairs(t, x.Object.DeepCopy())
+		return fault == ""
+	})
 }
 
 // configError is an error in the spec of the Rollout; nil if there is none.
@@ -144,7 +161,7 @@ func (e WeightEditor) Validate(t Target, existing Objects) field.ErrorList {
 		if x.Object != nil {
 			_, fault = e.Pairs(t, x.Object.DeepCopy())
 		}
-		if fault != "" {
+		if fault != "" && (x.Ref.Selector == "" || !e.usable(t, existing)) {
 			all = append(all, field.Invalid(path, x.Ref.Name, x.Ref.String()+" "+fault))
 		}
 	}

@@ -64,6 +64,10 @@ var unusedPermissions = []exception{
 		matchPermissions("watch patch", "gateway.networking.k8s.io/grpcroutes", "gateway.networking.k8s.io/tcproutes", "gateway.networking.k8s.io/tlsroutes"),
 	},
 	{
+		"the router of Gloo writes a VirtualService with the same code as the RouteTable of the example",
+		matchPermissions("watch patch", "gateway.solo.io/virtualservices"),
+	},
+	{
 		"no test exceeds the history limits, or has an experiment step",
 		matchPermissions("create delete", "apps/replicasets", "argoproj.io/analysisruns", "argoproj.io/experiments"),
 	},

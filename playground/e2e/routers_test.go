@@ -21,6 +21,7 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/appmesh"
 	"github.com/serin-dev/serin/internal/traffic/contour"
 	"github.com/serin-dev/serin/internal/traffic/gatewayapi"
+	"github.com/serin-dev/serin/internal/traffic/gloo"
 	"github.com/serin-dev/serin/internal/traffic/istio"
 	"github.com/serin-dev/serin/internal/traffic/nginx"
 	"github.com/serin-dev/serin/internal/traffic/openshift"
@@ -33,7 +34,8 @@ import (
 var rolloutRouters = traffic.Registry{Rollout: map[string]traffic.Renderer{
 	"istio": istio.NewRollout(""), "nginx": nginx.NewRollout(), "alb": alb.NewRollout(alb.Options{}), "smi": smi.NewRollout(""),
 	"ambassador": ambassador.NewRollout(""), "appMesh": appmesh.NewRollout(), "traefik": traefik.NewRollout(""), "apisix": apisix.NewRollout(),
-	contour.PluginName: contour.NewRollout(), gatewayapi.PluginName: gatewayapi.NewRollout(), openshift.PluginName: openshift.NewRollout(),
+	contour.PluginName: contour.NewRollout(), gatewayapi.PluginName: gatewayapi.NewRollout(), gloo.PluginName: gloo.NewRollout(),
+	openshift.PluginName: openshift.NewRollout(),
 }}
 
 // TestRoutersOfRolloutsOnARealAPIServer applies weights, experiments and managed routes with each router of the examples, as

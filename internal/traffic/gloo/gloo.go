@@ -1,5 +1,5 @@
-// Package gloo routes traffic with a RouteTable of Gloo Edge, to which the user's VirtualService delegates, and one
-// Upstream for each side.
+// Package gloo routes the traffic of a Canary with a RouteTable of Gloo Edge, to which the user's VirtualService delegates, and
+// one Upstream for each side. That of a Rollout is routed with a VirtualService or RouteTables of the user.
 //
 // It must not know other providers, clients, or the reason for a weight.
 package gloo

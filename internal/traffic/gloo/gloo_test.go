@@ -1,11 +1,13 @@
 package gloo_test
 
 import (
+	"encoding/json"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pgregory.net/rapid"
 
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/traffic"
@@ -58,4 +60,58 @@ func TestRecorded(t *testing.T) {
 		differs("gloo-weighted", 0, zero), differs("gloo-weighted", 3, zero),
 		differs("gloo-ab", 0, rest), differs("gloo-ab", 1, rest), differs("gloo-ab", 2, rest),
 	})
+}
+
+func TestRolloutContract(t *testing.T) {
+	admission := traffictest.LocalAdmission(t, "testdata/definitions.yaml")
+	for name, configuration := range map[string]string{
+		"route table":     `{"routeTable":{"name":"shop","namespace":"gloo-system"},"routes":["main","cart"]}`,
+		"labels":          `{"routeTable":{"labels":{"app":"cart"}},"routes":["main"]}`,
+		"virtual service": `{"virtualService":{"name":"shop"},"routes":["main","cart"]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			traffictest.Run(t, gloo.NewRollout(), traffictest.Options{
+				Provider: gloo.PluginName, Admission: admission, Given: routingObjects,
+				Rollout: func(_ *rapid.T, ro *argov1.Rollout) {
+					ro.Spec.Strategy.Canary.TrafficRouting.Plugins = map[string]json.RawMessage{gloo.PluginName: json.RawMessage(configuration)}
+				},
+			})
+		})
+	}
+}
+
+// routingObjects are those of a user, with two routes to both Upstreams and one to another.
+func routingObjects(t traffic.Target) []*unstructured.Unstructured {
+	destination := func(name string, weight int64) any {
+		return map[string]any{"destination": map[string]any{"upstream": map[string]any{"name": name, "namespace": "web"}}, "weight": weight}
+	}
+	route := func(name string, destinations ...any) any {
+		return map[string]any{
+			"name": name, "matchers": []any{map[string]any{"prefix": "/" + name}},
+			"routeAction": map[string]any{"multi": map[string]any{"destinations": destinations}},
+		}
+	}
+	var out []*unstructured.Unstructured
+	for _, ref := range gloo.NewRollout().Refs(t, release.Route{}, nil) {
+		routes := []any{
+			route("main", destination("cart-stable", 100), destination("cart-canary", 0), destination("legacy", 7)),
+			route("cart", destination("cart-canary", 0), destination("cart-stable", 100)),
+			route("other", destination("other", 1)),
+		}
+		spec := map[string]any{"routes": routes}
+		if ref.GVK.Kind == "VirtualService" {
+			spec = map[string]any{"virtualHost": map[string]any{"domains": []any{"*"}, "routes": routes}}
+		}
+		obj := traffictest.NewObject(ref, spec)
+		if ref.Selector != "" {
+			obj.SetName("found")
+		}
+		obj.SetLabels(map[string]string{"app": "cart"})
+		out = append(out, obj)
+	}
+	return out
+}
+
+func TestRolloutGolden(t *testing.T) {
+	traffictest.Golden(t, gloo.NewRollout(), gloo.PluginName, "testdata/rollout")
 }
