@@ -86,7 +86,7 @@ func (r *Permissions) role(kind, name string) (rules *[]rbacv1.PolicyRule, known
 
 // groupNames are the groupNames of providers and services by API group; other groups are their own groupNames.
 var groupNames = map[string]string{
-	"apisix.apache.org": "apisix", "appmesh.k8s.aws": "appmesh", "elbv2.k8s.aws": "alb", "projectcontour.io": "contour", "gateway.networking.k8s.io": "gatewayapi",
+	"apisix.apache.org": "apisix", "appmesh.k8s.aws": "appmesh", "elbv2.k8s.aws": "alb", "consul.hashicorp.com": "consul", "projectcontour.io": "contour", "gateway.networking.k8s.io": "gatewayapi",
 	"gateway.solo.io": "gloo", "gloo.solo.io": "gloo", "networking.k8s.io": "ingress", "networking.istio.io": "istio", "keda.sh": "keda", "route.openshift.io": "openshift",
 	"serving.knative.dev": "knative", "kuma.io": "kuma", "split.smi-spec.io": "smi", "traefik.io": "traefik",
 	"external.metrics.k8s.io": "externalmetrics", "metrics.keptn.sh": "keptn",

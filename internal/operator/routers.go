@@ -6,6 +6,7 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/ambassador"
 	"github.com/serin-dev/serin/internal/traffic/apisix"
 	"github.com/serin-dev/serin/internal/traffic/appmesh"
+	"github.com/serin-dev/serin/internal/traffic/consul"
 	"github.com/serin-dev/serin/internal/traffic/contour"
 	"github.com/serin-dev/serin/internal/traffic/gatewayapi"
 	"github.com/serin-dev/serin/internal/traffic/gloo"
@@ -55,6 +56,7 @@ func (f *Flags) Routers() traffic.Registry {
 			"smi":                 smi.NewRollout(smi.Version(f.Argo.SplitAPI)),
 			"traefik":             traefik.NewRollout(f.Argo.TraefikAPI),
 			contour.PluginName:    contour.NewRollout(),
+			consul.PluginName:     consul.NewRollout(),
 			gatewayapi.PluginName: gatewayapi.NewRollout(),
 			gloo.PluginName:       gloo.NewRollout(),
 			openshift.PluginName:  openshift.NewRollout(),

@@ -40,6 +40,9 @@ type Target struct {
 	// label. Empty: there are no such pods. A caller that must shift the traffic before the revisions applies the route with
 	// the previous hashes first.
 	CanaryHash, StableHash string
+	// PodAnnotations are the annotations in the pod templates of a Rollout's existing revisions, by hash, for routers that
+	// identify revisions by annotations.
+	PodAnnotations map[string]map[string]string
 	// Drained is true when the weight of a Rollout's canary has been 0 for so long that no request is in flight. Objects that
 	// exist only during a release may be deleted only then.
 	Drained bool

@@ -270,6 +270,7 @@ func (b *Builder) RouteCRDs(ctx context.Context) ([]string, error) {
 		filepath.Join(providers, "ambassador", "testdata", "definitions.yaml"),
 		filepath.Join(providers, "apisix", "testdata", "definitions.yaml"),
 		filepath.Join(providers, "appmesh", "testdata", "crds", "v1beta2.yaml"),
+		filepath.Join(providers, "consul", "testdata", "definitions.yaml"),
 		filepath.Join(providers, "gloo", "testdata", "definitions.yaml"),
 		filepath.Join(providers, "kuma", "testdata", "crds", "trafficroutes.yaml"),
 		filepath.Join(providers, "openshift", "testdata", "definitions.yaml"),

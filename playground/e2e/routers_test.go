@@ -19,6 +19,7 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/ambassador"
 	"github.com/serin-dev/serin/internal/traffic/apisix"
 	"github.com/serin-dev/serin/internal/traffic/appmesh"
+	"github.com/serin-dev/serin/internal/traffic/consul"
 	"github.com/serin-dev/serin/internal/traffic/contour"
 	"github.com/serin-dev/serin/internal/traffic/gatewayapi"
 	"github.com/serin-dev/serin/internal/traffic/gloo"
@@ -34,7 +35,7 @@ import (
 var rolloutRouters = traffic.Registry{Rollout: map[string]traffic.Renderer{
 	"istio": istio.NewRollout(""), "nginx": nginx.NewRollout(), "alb": alb.NewRollout(alb.Options{}), "smi": smi.NewRollout(""),
 	"ambassador": ambassador.NewRollout(""), "appMesh": appmesh.NewRollout(), "traefik": traefik.NewRollout(""), "apisix": apisix.NewRollout(),
-	contour.PluginName: contour.NewRollout(), gatewayapi.PluginName: gatewayapi.NewRollout(), gloo.PluginName: gloo.NewRollout(),
+	consul.PluginName: consul.NewRollout(), contour.PluginName: contour.NewRollout(), gatewayapi.PluginName: gatewayapi.NewRollout(), gloo.PluginName: gloo.NewRollout(),
 	openshift.PluginName: openshift.NewRollout(),
 }}
 

@@ -28,7 +28,7 @@ func (a routeApplier) setRoutes(ctx context.Context, s *observation, e rollout.T
 		object.Status.Canary.StablePingPong = e.StablePingPong // the status that will be written
 		s.addFormerManagedRoutes(object)
 		target := router.Target(object, e.Weights.Canary.PodTemplateHash, e.Weights.Stable.PodTemplateHash)
-		target.Drained = e.Drained
+		target.Drained, target.PodAnnotations = e.Drained, s.podAnnotations()
 		outcome, err := a.traffic.Apply(ctx, router.Renderer, target, router.Route(target, routeOf(e, target)), s.versions[i])
 		if outcome.Changed {
 			s.versions[i] = nil // later effects of this decision take this write into account

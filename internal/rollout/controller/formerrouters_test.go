@@ -100,7 +100,9 @@ func (p *fakeCluster) configure(change func(parts *Parts)) {
 // objectsContain reports whether one of the objects of a kind contains a text.
 func (p *fakeCluster) objectsContain(kind, text string) bool {
 	p.Helper()
-	version := map[string]string{"Ingress": "networking.k8s.io/v1"}[kind]
+	version := map[string]string{
+		"Ingress": "networking.k8s.io/v1", "ServiceResolver": "consul.hashicorp.com/v1alpha1", "ServiceSplitter": "consul.hashicorp.com/v1alpha1",
+	}[kind]
 	if version == "" {
 		version = "networking.istio.io/v1alpha3"
 	}

@@ -7,6 +7,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/reconciler"
+	"github.com/serin-dev/serin/internal/rollout/replicaset"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/watching"
 )
@@ -30,7 +31,18 @@ func (s *observation) target(router traffic.Router) traffic.Target {
 		object = object.DeepCopy()
 		s.addFormerManagedRoutes(object)
 	}
-	return router.Target(object, canary, stable)
+	target := router.Target(object, canary, stable)
+	target.PodAnnotations = s.podAnnotations()
+	return target
+}
+
+// podAnnotations returns the annotations in the pod templates of all ReplicaSets, by hash.
+func (s *observation) podAnnotations() map[string]map[string]string {
+	out := make(map[string]map[string]string, len(s.replicaSets))
+	for _, rs := range s.replicaSets {
+		out[replicaset.PodTemplateHash(rs)] = rs.Spec.Template.Annotations
+	}
+	return out
 }
 
 // observeRoute reads the route of each router, and whether the router serves it. Routes that cannot be read are skipped:

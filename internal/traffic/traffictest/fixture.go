@@ -41,6 +41,7 @@ func newFixture(t *rapid.T, rd traffic.Renderer, o Options) *fixture {
 	router := traffic.Router{Name: o.Provider, Renderer: rd}
 	stable := rapid.SampledFrom([]string{"77c9", "6d4f"}).Draw(t, "stable hash")
 	f.target = router.Target(ro, rapid.SampledFrom([]string{"6d4f", ""}).Draw(t, "canary hash"), stable)
+	f.target.PodAnnotations = o.PodAnnotations
 	f.target.Drained = rapid.Bool().Draw(t, "drained")
 	return f
 }

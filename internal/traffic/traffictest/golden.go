@@ -24,6 +24,8 @@ import (
 //	canary change       the same, but retains all objects
 //	rollout             sets a Rollout's spec.strategy.canary to the YAML that follows (name, namespace and UID are set; without
 //	                    other names the Services are cart-canary and cart-stable); removes all objects
+//	pods HASH           sets the annotations of the pods of a revision to the YAML that follows; with the hash template: those of
+//	                    the Rollout's template
 //	existing            adds the object in the YAML that follows, or replaces the one of that kind and name
 //	render canary=N     renders, prints the changed objects, and stores them. For a Canary: mirror, mirror=PERCENT; cookies
 //	                    and matches are in the Canary. For a Rollout: total=N, other=(name:N), header=(names of steps),
@@ -59,6 +61,8 @@ func (g *golden) run(t *testing.T, d *datadriven.TestData) (string, error) {
 		return "ok\n", g.setCanary(d)
 	case "rollout":
 		return "ok\n", g.setRollout(d)
+	case "pods":
+		return "ok\n", g.setPods(d)
 	case "existing":
 		return "ok\n", g.addExisting(d.Input)
 	case "render":
@@ -153,6 +157,23 @@ func (g *golden) setRollout(d *datadriven.TestData) error {
 	}
 	g.stored = objects{}
 	g.target = g.router.Target(ro, "6d4f", "77c9")
+	return nil
+}
+
+func (g *golden) setPods(d *datadriven.TestData) error {
+	var annotations map[string]string
+	if err := yaml.UnmarshalStrict([]byte(d.Input), &annotations); err != nil {
+		return err
+	}
+	hash := d.CmdArgs[0].Key
+	if hash == "template" {
+		g.target.Rollout.Spec.Template.Annotations = annotations
+		return nil
+	}
+	if g.target.PodAnnotations == nil {
+		g.target.PodAnnotations = map[string]map[string]string{}
+	}
+	g.target.PodAnnotations[hash] = annotations
 	return nil
 }
 

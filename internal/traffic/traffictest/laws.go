@@ -32,6 +32,8 @@ type Options struct {
 	// Rollout configures the router and its objects in trafficRouting, which has only managedRoutes. With it, the renderer
 	// is tested with Rollouts; without it, with Canaries.
 	Rollout func(*rapid.T, *argov1.Rollout)
+	// PodAnnotations are those of the revisions 6d4f and 77c9 of a Rollout, by hash.
+	PodAnnotations map[string]map[string]string
 	// Route changes a drawn route into one that the provider accepts; nil leaves it unchanged.
 	Route func(*rapid.T, *release.Route)
 	// Given creates what the user must create before a release, with all requests on the stable side; nil if that is nothing.
