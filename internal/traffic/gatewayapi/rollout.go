@@ -136,12 +136,12 @@ func (l pluginConfig) headerRoutes(ref traffic.Ref) bool {
 	return false
 }
 
-// Features depend on the kinds of the routes: only HTTPRoutes support experiments, and only some get rules by header.
+// Features depend on the kinds of the routes: only HTTPRoutes support experiments and mirroring, and only some get rules of steps.
 func (RolloutRenderer) Features(t traffic.Target) traffic.Features {
 	f := traffic.Features{Weights: true, MaxWeight: true, Confirms: true}
 	l, err := pluginConfigOf(t)
 	if err != nil { // an invalid configuration routes nothing, so no feature is refused
-		f.Others, f.HeaderRoutes = true, true
+		f.Others, f.HeaderRoutes, f.MirrorRoutes = true, true, true
 		return f
 	}
 	for _, n := range l.routeSets() {
@@ -150,7 +150,7 @@ func (RolloutRenderer) Features(t traffic.Target) traffic.Features {
 		}
 		for _, route := range n.routes {
 			if l.headerRoutes(traffic.Ref{GVK: n.gvk, Name: route.Name}) {
-				f.HeaderRoutes = true
+				f.HeaderRoutes, f.MirrorRoutes = true, f.MirrorRoutes || n.gvk == httpKind
 			}
 		}
 	}
@@ -210,7 +210,27 @@ func (rd RolloutRenderer) Render(t traffic.Target, r release.Route, existing tra
 		}
 		out[i] = obj
 	}
-	return out, nil
+	return out, verifyMirrors(t, r, out)
+}
+
+// verifyMirrors refuses a mirror route without a rule: the paths, methods and headers of the routes exclude those of its match.
+func verifyMirrors(t traffic.Target, r release.Route, rendered []*unstructured.Unstructured) error {
+	names := map[string]bool{}
+	for _, obj := range rendered {
+		if obj == nil || obj.GetKind() != httpKind.Kind {
+			continue
+		}
+		for _, rule := range traffic.Maps(traffic.Spec(obj)["rules"]) {
+			name, _ := (editor{t: t}).routeOf(rule)
+			names[name] = true
+		}
+	}
+	for _, route := range r.MirrorRoutes {
+		if len(route.Match) > 0 && !names[route.Name] {
+			return traffic.Refuse(traffic.ErrInvalid, "no rule of an HTTPRoute serves requests that setMirrorRoute %s matches: correct its match", route.Name)
+		}
+	}
+	return nil
 }
 
 func (l pluginConfig) render(t traffic.Target, r release.Route, existing traffic.Objects, ref traffic.Ref, obj *unstructured.Unstructured) error {
@@ -218,12 +238,22 @@ func (l pluginConfig) render(t traffic.Target, r release.Route, existing traffic
 		r.Others = nil // not supported: the stable side keeps their share
 	}
 	if !l.headerRoutes(ref) {
-		r.HeaderRoutes = nil
+		r.HeaderRoutes, r.MirrorRoutes = nil, nil
+	}
+	if ref.GVK != httpKind {
+		r.MirrorRoutes = nil
 	}
 	if fault := unfit(t, obj); fault != "" {
 		return traffic.Refuse(traffic.ErrInvalid, "%s %s", ref, fault)
 	}
-	rules := editor{t: t, added: traffic.ExperimentServices(t, obj)}.rules(traffic.Spec(obj), r, existing)
+	rules, err := editor{t: t, added: traffic.ExperimentServices(t, obj)}.rules(traffic.Spec(obj), r, existing)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", ref, err)
+	case len(rules) > maxRules:
+		return traffic.Refuse(traffic.ErrInvalid, "%s would have %d rules with those of the steps, and the API allows %d: split it, or remove steps setHeaderRoute or setMirrorRoute",
+			ref, len(rules), maxRules)
+	}
 	traffic.Spec(obj)["rules"] = traffic.List(rules)
 	traffic.RecordExperiments(obj, r.Others)
 	if l.DisableInProgressLabel {
@@ -242,12 +272,16 @@ func (l pluginConfig) render(t traffic.Target, r release.Route, existing traffic
 	return nil
 }
 
+// maxRules is the number of rules that the API allows in a route.
+const maxRules = 16
+
 const noRouteFound = "its selectors find no route: label the routes, or name them"
 
 // unfit is why a route of the user cannot be used, to be appended to its name; empty if it can.
 func unfit(t traffic.Target, obj *unstructured.Unstructured) string {
 	rules, _, _ := unstructured.NestedFieldNoCopy(obj.Object, "spec", "rules")
-	if slices.ContainsFunc(traffic.Maps(rules), func(rule map[string]any) bool { return shares(t, rule) }) {
+	e := editor{t: t}
+	if slices.ContainsFunc(traffic.Maps(rules), func(rule map[string]any) bool { return shares(t, rule) && !e.managed(rule) }) {
 		return ""
 	}
 	return fmt.Sprintf("has no rule with both Services %s and %s among its backendRefs", t.StableService, t.CanaryService)
@@ -313,8 +347,8 @@ func others(rule map[string]any, added []string) []release.Destination {
 	return out
 }
 
-// Validate finds routes that are missing or do not name both Services.
-func (RolloutRenderer) Validate(t traffic.Target, existing traffic.Objects) field.ErrorList {
+// Validate finds routes that are missing or do not name both Services, and mirror routes of steps that they cannot express.
+func (rd RolloutRenderer) Validate(t traffic.Target, existing traffic.Objects) field.ErrorList {
 	path := traffic.RoutingPath().Child("plugins").Key(PluginName)
 	if _, err := pluginConfigOf(t); err != nil {
 		return field.ErrorList{field.Invalid(path, string(t.Routing().Plugins[PluginName]), err.Error())}
@@ -332,6 +366,19 @@ func (RolloutRenderer) Validate(t traffic.Target, existing traffic.Objects) fiel
 			if fault := unfit(t, x.Object); fault != "" {
 				all = append(all, field.Invalid(path, x.Ref.Name, x.Ref.String()+" "+fault))
 			}
+		}
+	}
+	if len(all) > 0 || t.Rollout.Spec.Strategy.Canary == nil || !rd.Features(t).MirrorRoutes {
+		return all
+	}
+	for i, step := range t.Rollout.Spec.Strategy.Canary.Steps {
+		if step.SetMirrorRoute == nil {
+			continue
+		}
+		mirror := traffic.MirrorRoute(*step.SetMirrorRoute)
+		if _, err := rd.Render(t, release.Route{MirrorRoutes: []release.MirrorRoute{mirror}}, existing); err != nil {
+			at := field.NewPath("spec", "strategy", "canary", "steps").Index(i).Child("setMirrorRoute")
+			all = append(all, field.Invalid(at, mirror.Name, err.Error()))
 		}
 	}
 	return all

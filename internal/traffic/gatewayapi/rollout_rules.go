@@ -40,39 +40,97 @@ func backendOf(rule map[string]any, name string) map[string]any {
 	return nil
 }
 
-// rules returns the rules of the user with the weights of the route, followed by the managed rules.
-func (e editor) rules(spec map[string]any, r release.Route, existing traffic.Objects) []map[string]any {
+// rules returns the rules of the user with the weights of the route, and the managed rules. Those that mirror precede the user's:
+// they may have the same matches, and then the first rule wins. A header makes a match more specific than the user's.
+func (e editor) rules(spec map[string]any, r release.Route, existing traffic.Objects) ([]map[string]any, error) {
 	before := slices.Clone(traffic.Maps(runtime.DeepCopyJSONValue(spec["rules"])))
 	rules := e.users(spec)
-	var managed []map[string]any
-	for _, route := range e.byPrecedence(r.HeaderRoutes) {
-		count := 0
-		for _, rule := range rules {
-			if !shares(e.t, rule) {
-				continue
-			}
-			for _, created := range e.byHeader(rule, route) {
-				created["name"] = route.Name
-				if count > 0 {
-					created["name"] = route.Name + "-" + strconv.Itoa(count)
-				}
-				count++
-				preserveHeaders(created, rule, before)
-				managed = append(managed, created)
-			}
-		}
-	}
-	before = slices.DeleteFunc(before, e.managed)
+	users := slices.DeleteFunc(slices.Clone(before), e.managed)
 	for i, rule := range rules {
 		if shares(e.t, rule) {
-			e.setWeights(rule, traffic.Maps(before[i]["backendRefs"]), r, existing)
+			e.setWeights(rule, traffic.Maps(users[i]["backendRefs"]), r, existing)
 		}
 	}
-	return append(rules, managed...)
+	managed, err := e.managedRules(rules, r)
+	if err != nil {
+		return nil, err
+	}
+	var first, last []map[string]any
+	count := map[string]int{}
+	for _, m := range managed {
+		for _, created := range e.render(m) {
+			created["name"] = m.route
+			if n := count[m.route]; n > 0 {
+				created["name"] = m.route + "-" + strconv.Itoa(n)
+			}
+			count[m.route]++
+			if m.mirror != nil || m.overMirror {
+				preserveMirror(created, before, m.mirror != nil)
+				first = append(first, created)
+			} else {
+				preserveHeaders(created, m.users, before)
+				last = append(last, created)
+			}
+		}
+	}
+	return slices.Concat(first, rules, last), nil
 }
 
-func (e editor) byPrecedence(routes []release.HeaderRoute) []release.HeaderRoute {
-	return slices.SortedStableFunc(slices.Values(routes), func(a, b release.HeaderRoute) int { return e.t.CompareManagedRoutes(a.Name, b.Name) })
+// managedRule is a rule for some requests of a rule of the user.
+type managedRule struct {
+	route   string
+	users   map[string]any
+	matches []map[string]any
+	// mirror is nil for a header route.
+	mirror *release.MirrorRoute
+	// overMirror is true for a header route that takes precedence over a mirror route for its requests.
+	overMirror bool
+}
+
+// managedRules returns the managed rules, highest precedence first. A gateway selects the most specific rule, whatever the order of
+// routes in the Rollout. For requests that match two routes, there is therefore a rule with the matches of both.
+func (e editor) managedRules(rules []map[string]any, r release.Route) ([]managedRule, error) {
+	headers := map[string]release.HeaderRoute{}
+	mirrors := map[string]release.MirrorRoute{}
+	var names []string
+	for _, route := range r.HeaderRoutes {
+		headers[route.Name], names = route, append(names, route.Name)
+	}
+	for _, route := range r.MirrorRoutes {
+		mirrors[route.Name], names = route, append(names, route.Name)
+	}
+	slices.SortStableFunc(names, e.t.CompareManagedRoutes)
+	var out []managedRule
+	for _, name := range slices.Backward(slices.Compact(names)) {
+		var created []managedRule
+		for _, rule := range rules {
+			if shares(e.t, rule) {
+				created = append(created, managedRule{route: name, users: rule, matches: alternatives(rule)})
+			}
+		}
+		mirror, mirrored := mirrors[name]
+		ofUsers := len(created)
+		for _, lower := range out {
+			if mirrored || lower.mirror != nil {
+				created = append(created, managedRule{route: name, users: lower.users, matches: lower.matches, overMirror: !mirrored})
+			}
+		}
+		for i := range created {
+			if !mirrored {
+				created[i].matches = headerMatchesOf(created[i].matches, headers[name])
+				continue
+			}
+			matches, err := mirrorMatches(created[i].matches, mirror, replacesPrefix(created[i].users))
+			if err != nil && i < ofUsers {
+				return nil, err
+			}
+			// Where the matches of two routes cannot be combined, the first of the two rules serves the requests.
+			created[i].matches, created[i].mirror = matches, &mirror
+		}
+		created = slices.DeleteFunc(created, func(m managedRule) bool { return len(m.matches) == 0 })
+		out = append(created, out...)
+	}
+	return out, nil
 }
 
 // users returns the rules without managed rules and without experiments.
@@ -128,32 +186,42 @@ func portOf(service *unstructured.Unstructured) int64 {
 	return defaultPort
 }
 
-// byHeader returns the rules that send matching requests of a rule to the canary, whatever its weight. All other fields are
-// copies of the rule's.
-func (e editor) byHeader(rule map[string]any, route release.HeaderRoute) []map[string]any {
-	var matches []any
-	for _, match := range alternatives(rule) {
+// headerMatchesOf are the matches of requests that have one of the headers of a route in addition. There are none without a
+// header: all requests would match.
+func headerMatchesOf(matches []map[string]any, route release.HeaderRoute) []map[string]any {
+	var out []map[string]any
+	for _, match := range matches {
 		for _, m := range route.Match {
-			matches = append(matches, withHeaders(match, m.Headers))
+			out = append(out, withHeaders(match, m.Headers))
 		}
 	}
-	if len(matches) == 0 {
-		return nil // without a header, all requests would match
+	return out
+}
+
+// render returns the rules of a managed rule: several if the API allows only one match in a rule.
+func (e editor) render(m managedRule) []map[string]any {
+	create := func(matches []any) map[string]any {
+		if m.mirror != nil {
+			return e.toMirror(m.users, *m.mirror, matches)
+		}
+		return e.toCanary(m.users, matches)
 	}
-	toCanary := func(matches []any) map[string]any {
-		out := runtime.DeepCopyJSON(rule)
-		canary := runtime.DeepCopyJSON(backendOf(rule, e.t.CanaryService))
-		canary["weight"] = int64(1) // the default of a single backend
-		out["matches"], out["backendRefs"] = matches, []any{canary}
-		return out
-	}
-	if !replacesPrefix(rule) {
-		return []map[string]any{toCanary(matches)}
+	if !replacesPrefix(m.users) {
+		return []map[string]any{create(traffic.List(m.matches))}
 	}
 	var out []map[string]any
-	for _, match := range matches { // the API allows only one match
-		out = append(out, toCanary([]any{match}))
+	for _, match := range m.matches {
+		out = append(out, create([]any{match}))
 	}
+	return out
+}
+
+// toCanary returns a copy of a rule that sends its requests to the canary, whatever its weight.
+func (e editor) toCanary(rule map[string]any, matches []any) map[string]any {
+	out := runtime.DeepCopyJSON(rule)
+	canary := runtime.DeepCopyJSON(backendOf(rule, e.t.CanaryService))
+	canary["weight"] = int64(1) // the default of a single backend
+	out["matches"], out["backendRefs"] = matches, []any{canary}
 	return out
 }
 
@@ -243,7 +311,7 @@ func (e editor) managed(rule map[string]any) bool {
 }
 
 // routeOf is the managed route for which a rule was created, by its name, or, if the cluster's CustomResourceDefinition has
-// no names of rules, by the headers of a step. False: it is the user's.
+// no names of rules, by the match of a step. False: it is the user's.
 func (e editor) routeOf(rule map[string]any) (route string, managed bool) {
 	name, _ := rule["name"].(string)
 	if name != "" {
@@ -253,6 +321,9 @@ func (e editor) routeOf(rule map[string]any) (route string, managed bool) {
 			return "", false
 		}
 		return all[i], true
+	}
+	if shares(e.t, rule) {
+		return e.mirrorRouteOf(rule)
 	}
 	if refs := traffic.Maps(rule["backendRefs"]); len(refs) != 1 || !isService(refs[0], e.t.CanaryService) || e.t.Rollout.Spec.Strategy.Canary == nil {
 		return "", false

@@ -194,7 +194,10 @@ func (c *finalStatuses) remnants() []oracle.Remnant {
 	for _, r := range c.All {
 		s := r.object.Status
 		ended := s.Phase == argov1.RolloutPhaseHealthy || s.Abort && s.Phase == argov1.RolloutPhaseDegraded && !invalid(s)
-		remaining := managedIn(c.World.Server.Peek(actors.VirtualServiceKind, r.Key))
+		var remaining []string
+		for _, kind := range routeKinds {
+			remaining = append(remaining, managedIn(c.World.Server.Peek(kind, r.Key))...)
+		}
 		if !r.Gone() && ended && !r.object.Spec.Paused && hasManagedRoutes(r.object.Spec.Strategy) && len(remaining) > 0 {
 			add(r, "in phase %s its route still has %v", s.Phase, remaining)
 		}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/actors"
@@ -47,11 +49,12 @@ func managedIn(v *store.Version) []string {
 }
 
 func managedRules(v *store.Version) []map[string]any {
-	if v == nil || v.Kind() != actors.VirtualServiceKind {
+	if v == nil {
 		return nil
 	}
 	spec, _ := v.Content()["spec"].(map[string]any)
-	return slices.DeleteFunc(actors.Items(spec["http"]), func(rule map[string]any) bool {
+	field := map[schema.GroupKind]string{actors.VirtualServiceKind: "http", actors.HTTPRouteKind: "rules"}[v.Kind()]
+	return slices.DeleteFunc(actors.Items(spec[field]), func(rule map[string]any) bool {
 		return rule["name"] != byHeader && rule["name"] != copied
 	})
 }
@@ -60,6 +63,12 @@ func managedRules(v *store.Version) []map[string]any {
 func managedDestination(rule map[string]any) destination {
 	if mirror, copies := rule["mirror"].(map[string]any); copies {
 		return istioDestinationOf(mirror)
+	}
+	for _, filter := range actors.Items(rule["filters"]) {
+		if mirror, copies := filter["requestMirror"].(map[string]any); copies {
+			backend, _ := mirror["backendRef"].(map[string]any)
+			return destination{Service: fmt.Sprint(backend["name"])}
+		}
 	}
 	for _, destination := range actors.Items(rule["route"]) {
 		return destinationOf(destination)

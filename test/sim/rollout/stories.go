@@ -124,6 +124,7 @@ func Stories() []Story {
 		{Name: "steps", Router: actors.Istio, Spec: withSteps(weightStep(20), pauseStep(10), weightStep(60), analysisStep()), Acts: []Act{shipWhenHealthy(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		{Name: "analysis with a secret", Router: actors.NoRouter, Spec: withSteps(weightStep(50), analysisStep()), Extra: (*Release).addSecret, Acts: []Act{shipWhenHealthy(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		{Name: "by header", Router: actors.Istio, Spec: withHeaderRoute(pauseStep(10)), Acts: []Act{shipWhenHealthy(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "mirrored", Router: actors.GatewayAPI, Spec: withMirrorRoute(pauseStep(10)), Acts: []Act{shipWhenHealthy(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		{Name: "template of a Deployment", Router: actors.NoRouter, Spec: withSteps(weightStep(50), pauseStep(10)), Extra: referenceDeployment(argov1.ScaleDownProgressively), Acts: []Act{shipWhenHealthy(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		{Name: "background analysis", Router: actors.GatewayAPI, Spec: func(spec *argov1.RolloutSpec) {
 			withSteps(weightStep(40), pauseStep(20))(spec)
@@ -215,6 +216,16 @@ func withHeaderRoute(last argov1.CanaryStep) func(*argov1.RolloutSpec) {
 		header := argov1.SetHeaderRoute{Name: byHeader, Match: []argov1.HeaderRoutingMatch{{HeaderName: "x-new", HeaderValue: &argov1.StringMatch{Exact: "yes"}}}}
 		withSteps(weightStep(20), argov1.CanaryStep{SetHeaderRoute: &header}, last)(spec)
 		spec.Strategy.Canary.TrafficRouting.ManagedRoutes = []argov1.ManagedRoute{{Name: byHeader}}
+	}
+}
+
+// withMirrorRoute mirrors requests to the new revision before it receives traffic.
+func withMirrorRoute(last argov1.CanaryStep) func(*argov1.RolloutSpec) {
+	return func(spec *argov1.RolloutSpec) {
+		mirror := argov1.SetMirrorRoute{Name: copied, Match: []argov1.RouteMatch{{Path: &argov1.StringMatch{Prefix: "/"}}}, Percentage: new(int32(20))}
+		pods := argov1.SetCanaryScale{Replicas: new(int32(1))}
+		withSteps(argov1.CanaryStep{SetCanaryScale: &pods}, argov1.CanaryStep{SetMirrorRoute: &mirror}, pauseStep(5), weightStep(50), last)(spec)
+		spec.Strategy.Canary.TrafficRouting.ManagedRoutes = []argov1.ManagedRoute{{Name: copied}}
 	}
 }
 
