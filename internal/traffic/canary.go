@@ -11,6 +11,10 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
+// RouteKindAnnotation selects, on a Canary, the kind of its route for a provider that supports several: an annotation, because
+// Flagger's definition of a Canary would reject a provider, and drop a field, that it does not have.
+const RouteKindAnnotation = "serin.dev/route-kind"
+
 // Matches are the requests to which spec.analysis.match limits the canary; nil if there is no limit.
 func Matches(c *flaggerv1.Canary) []release.Match {
 	analysis := analysisOf(c)

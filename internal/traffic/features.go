@@ -149,10 +149,19 @@ func CanaryFeatureTable(registry Registry) string {
 		plain := renderer.Features(NewCanaryTarget(&flaggerv1.Canary{}, name, ""))
 		t.row("`"+name+"`", plain)
 
-		c := &flaggerv1.Canary{}
-		c.Spec.Service.AppProtocol = "tcp"
-		if tcp := renderer.Features(NewCanaryTarget(c, name, "")); tcp != plain {
-			t.row("`"+name+"`, appProtocol `tcp`", tcp)
+		for _, variant := range []struct {
+			title string
+			set   func(*flaggerv1.Canary)
+		}{
+			{"appProtocol `tcp`", func(c *flaggerv1.Canary) { c.Spec.Service.AppProtocol = "tcp" }},
+			{"GRPCRoute", func(c *flaggerv1.Canary) { c.Annotations = map[string]string{RouteKindAnnotation: "GRPCRoute"} }},
+			{"TCPRoute", func(c *flaggerv1.Canary) { c.Annotations = map[string]string{RouteKindAnnotation: "TCPRoute"} }},
+		} {
+			c := &flaggerv1.Canary{}
+			variant.set(c)
+			if features := renderer.Features(NewCanaryTarget(c, name, "")); features != plain {
+				t.row("`"+name+"`, "+variant.title, features)
+			}
 		}
 	}
 	return t.text.String()

@@ -259,12 +259,17 @@ func (b *Builder) TraefikCRDs(ctx context.Context) (string, error) {
 	return filepath.Join(module, "docs", "content", "reference", "dynamic-configuration", "kubernetes-crd-definition-v1.yml"), err
 }
 
-// RouteCRDs returns the files with the CRDs of traffic providers that cannot run in the playground. Contour's are part of its
-// module; for kinds whose CRDs are in no module, these are the ones of Serin's tests.
+// RouteCRDs returns the files with the CRDs of traffic providers that cannot run in the playground, and of TCPRoutes. Contour's are
+// part of its module; for kinds whose CRDs are in no module, these are the ones of Serin's tests.
 func (b *Builder) RouteCRDs(ctx context.Context) ([]string, error) {
 	providers := filepath.Join(b.Repository(), "internal", "traffic")
 	contour, err := moduleFolder(ctx, filepath.Join(providers, "traffictest", "definitions"), "github.com/projectcontour/contour")
+	if err != nil {
+		return nil, err
+	}
+	gateway, err := moduleFolder(ctx, filepath.Join(b.source, "modules", "gatewayapi"), "sigs.k8s.io/gateway-api")
 	return []string{
+		filepath.Join(gateway, "config", "crd", "experimental", "gateway.networking.k8s.io_tcproutes.yaml"),
 		filepath.Join(contour, "examples", "contour", "01-crds.yaml"),
 		filepath.Join(providers, "alb", "testdata", "definitions.yaml"),
 		filepath.Join(providers, "ambassador", "testdata", "definitions.yaml"),

@@ -60,8 +60,8 @@ var unusedPermissions = []exception{
 		matchPermissions("list", "elbv2.k8s.aws/targetgroupbindings"),
 	},
 	{
-		"the plugin gatewayAPI supports these routes with the same code as HTTPRoute",
-		matchPermissions("watch patch", "gateway.networking.k8s.io/grpcroutes", "gateway.networking.k8s.io/tcproutes", "gateway.networking.k8s.io/tlsroutes"),
+		"these routes are written with the same code as HTTPRoutes",
+		matchPermissions("watch create patch", "gateway.networking.k8s.io/grpcroutes", "gateway.networking.k8s.io/tcproutes", "gateway.networking.k8s.io/tlsroutes"),
 	},
 	{
 		"the router of Gloo writes a VirtualService with the same code as the RouteTable of the example",

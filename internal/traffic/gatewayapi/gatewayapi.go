@@ -1,12 +1,10 @@
-// Package gatewayapi routes traffic with an HTTPRoute of the Gateway API, for every gateway and mesh that serves it.
+// Package gatewayapi routes traffic with routes of the Gateway API, for every gateway and mesh that serves them.
 //
 // It must not know other providers, clients, or which controller reads the route.
 package gatewayapi
 
 import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/traffic"
@@ -21,7 +19,7 @@ const (
 	V1Beta1 Version = "v1beta1"
 )
 
-// Renderer creates an HTTPRoute with the name of the apex.
+// Renderer creates a route with the name of the apex: an HTTPRoute, unless an annotation of the Canary selects another kind.
 type Renderer struct {
 	version Version
 }
@@ -29,22 +27,32 @@ type Renderer struct {
 // New returns the renderer of the provider gatewayapi:<version>.
 func New(version Version) Renderer { return Renderer{version: version} }
 
-// Features are the same in both versions.
-func (Renderer) Features(traffic.Target) traffic.Features {
+// Features are the same in both versions, and depend on the kind of the route.
+func (r Renderer) Features(t traffic.Target) traffic.Features {
+	switch kind, _ := r.kindOf(t); kind {
+	case grpcKind:
+		return traffic.Features{Weights: true, Matches: true, Mirror: true, Confirms: true}
+	case tcpKind:
+		return traffic.Features{Weights: true, Confirms: true}
+	}
 	return traffic.Features{
 		Weights: true, Matches: true, QueryParams: true,
 		Mirror: true, Sticky: true, PrimarySticky: true, Confirms: true,
 	}
 }
 
-// Refs is the HTTPRoute.
+// Refs is the route.
 func (r Renderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []traffic.Ref {
-	gvk := schema.GroupVersionKind{Group: gatewayv1.GroupName, Version: string(r.version), Kind: "HTTPRoute"}
-	return []traffic.Ref{{GVK: gvk, Namespace: t.Namespace, Name: t.Apex, Owned: true}}
+	kind, _ := r.kindOf(t) // Render refuses an invalid one
+	return []traffic.Ref{{GVK: kind, Namespace: t.Namespace, Name: t.Apex, Owned: true}}
 }
 
-// Render renders the HTTPRoute.
+// Render renders the route.
 func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
+	kind, err := r.kindOf(t)
+	if err != nil {
+		return nil, err
+	}
 	if err := r.Features(t).Check(t, route); err != nil {
 		return nil, err
 	}
@@ -56,14 +64,14 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic
 		return nil, err
 	}
 	traffic.SetApexMetadata(t, obj)
-	if err := r.renderSpec(t, route, traffic.Spec(obj)); err != nil {
+	if err := r.renderSpec(t, route, kind, traffic.Spec(obj)); err != nil {
 		return nil, err
 	}
 	return []*unstructured.Unstructured{obj}, nil
 }
 
-// Restore restores the parents, host names and rules of an adopted HTTPRoute.
+// Restore restores the parents, host names and rules of an adopted route.
 func (r Renderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
-	obj, err := existing[0].Original(t, r.specFields(t).Names()...)
+	obj, err := existing[0].Original(t, r.specFields(t, existing[0].Ref.GVK).Names()...)
 	return []*unstructured.Unstructured{obj}, err
 }

@@ -30,6 +30,42 @@ func TestContract(t *testing.T) {
 	}
 }
 
+func TestContractOfOtherKinds(t *testing.T) {
+	admission := traffictest.NewAdmission(t, "sigs.k8s.io/gateway-api",
+		"config/crd/standard/gateway.networking.k8s.io_grpcroutes.yaml",
+		"config/crd/experimental/gateway.networking.k8s.io_tcproutes.yaml")
+	for kind, fields := range map[string]func(*rapid.T, *flaggerv1.Canary){"GRPCRoute": grpcFields, "TCPRoute": tcpFields} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			traffictest.Run(t, gatewayapi.New(gatewayapi.V1), traffictest.Options{
+				Provider: "gatewayapi:v1", Admission: admission, Canary: func(t *rapid.T, c *flaggerv1.Canary) {
+					gatewayFields(t, c)
+					fields(t, c)
+					c.Annotations = map[string]string{traffic.RouteKindAnnotation: kind}
+				},
+			})
+		})
+	}
+}
+
+// grpcFields sets fields that a GRPCRoute supports.
+func grpcFields(t *rapid.T, c *flaggerv1.Canary) {
+	s := &c.Spec.Service
+	s.Rewrite, s.CorsPolicy, s.Timeout, s.BackendTimeout = nil, nil, "", ""
+	for i := range s.Match {
+		s.Match[i] = flaggerv1.HTTPMatchRequest{Headers: s.Match[i].Headers, URI: rapid.SampledFrom([]*flaggerv1.StringMatch{
+			nil, {Prefix: "/"}, {Prefix: "/cart.v1.Cart/"}, {Exact: "/cart.v1.Cart/Get"},
+		}).Draw(t, "gRPC method")}
+	}
+}
+
+// tcpFields sets fields that a TCPRoute supports.
+func tcpFields(t *rapid.T, c *flaggerv1.Canary) {
+	grpcFields(t, c)
+	s := &c.Spec.Service
+	s.Match, s.Hosts, s.Headers, s.Mirror = nil, nil, nil, nil
+}
+
 // gatewayFields sets fields that a gateway requires, and those that only gateways use.
 func gatewayFields(t *rapid.T, c *flaggerv1.Canary) {
 	s := &c.Spec.Service

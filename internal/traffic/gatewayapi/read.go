@@ -138,6 +138,9 @@ func (route routeParents) unreported(ref traffic.Ref, obj *unstructured.Unstruct
 		}
 		gvk := ref.GVK
 		gvk.Kind = key.kind
+		if gvk.Version == tcpKind.Version {
+			gvk.Version = string(V1) // a Gateway does not have the version of an experimental route
+		}
 		return &traffic.UnreportedParent{
 			Route: ref, Parent: traffic.Ref{GVK: gvk, Namespace: key.namespace, Name: key.name},
 			Field: "spec.service.gatewayRefs", RouteCreated: obj.GetCreationTimestamp().Time,

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
@@ -39,16 +40,24 @@ var (
 		"headers":     {Fields: headerFields, Same: traffic.By("name")},
 		"queryParams": {Fields: headerFields, Same: traffic.By("name")},
 	}
+	grpcMatchFields = traffic.Fields{
+		"method":  {Fields: traffic.Whole("type", "service", "method")},
+		"headers": {Fields: headerFields, Same: traffic.By("name")},
+	}
 )
 
 // specFields are the fields of the spec that Serin writes. Rules are identified by their role.
-func (r Renderer) specFields(t traffic.Target) traffic.Fields {
+func (r Renderer) specFields(t traffic.Target, kind schema.GroupVersionKind) traffic.Fields {
+	matches := matchFields
+	if kind == grpcKind {
+		matches = grpcMatchFields
+	}
 	rules := traffic.Fields{
-		"matches":     {Fields: matchFields},
+		"matches":     {Fields: matches},
 		"filters":     filters,
 		"backendRefs": {Fields: backendFields.With(traffic.Fields{"weight": {}, "filters": filters}), Same: traffic.By("name")},
 	}
-	if r.version == V1 {
+	if r.version == V1 && kind.Kind == httpKind.Kind {
 		rules["timeouts"] = traffic.Field{Fields: traffic.Whole("request", "backendRequest")}
 	}
 	return traffic.Fields{
@@ -74,9 +83,9 @@ const (
 
 // renderSpec writes the route into the spec. It sets every default of the API explicitly: a route that an API server has
 // defaulted is then equal to the desired one, and is not written again.
-func (r Renderer) renderSpec(t traffic.Target, route release.Route, spec map[string]any) error {
+func (r Renderer) renderSpec(t traffic.Target, route release.Route, kind schema.GroupVersionKind, spec map[string]any) error {
 	service := t.Canary.Spec.Service
-	rules, err := r.renderRules(t, route)
+	rules, err := r.routeValues(t, route, kind)
 	if err != nil {
 		return err
 	}
@@ -93,7 +102,7 @@ func (r Renderer) renderSpec(t traffic.Target, route release.Route, spec map[str
 			return err
 		}
 	}
-	traffic.WriteFields(spec, want, r.specFields(t))
+	traffic.WriteFields(spec, want, r.specFields(t, kind))
 	return nil
 }
 
