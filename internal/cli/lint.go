@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/canary/controller"
@@ -109,10 +108,7 @@ func (f *lintFlags) options() lint.Options {
 		Features: func(c *flaggerv1.Canary, provider string) canary.Features {
 			return controller.Features(routers, c, provider)
 		},
-		CheckRouting: func(routing *argov1.RolloutTrafficRouting) error {
-			_, err := routers.ForRollout(routing)
-			return err
-		},
+		CheckRoute: routers.CheckRoute, CheckRouting: routers.CheckRouting,
 	}
 }
 

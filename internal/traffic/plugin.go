@@ -100,9 +100,15 @@ func (e WeightEditor) usable(t Target, existing Objects) bool {
 	})
 }
 
+// ValidateConfig implements ConfigValidator.
+func (e WeightEditor) ValidateConfig(t Target) error {
+	_, err := e.Objects(t)
+	return err
+}
+
 // configError is an error in the spec of the Rollout; nil if there is none.
 func (e WeightEditor) configError(t Target, existing Objects) error {
-	if _, err := e.Objects(t); err != nil {
+	if err := e.ValidateConfig(t); err != nil {
 		return err
 	}
 	switch {

@@ -1,8 +1,12 @@
 package traffic
 
 import (
+	"errors"
 	"slices"
 	"strings"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/release"
 )
 
 // Registry has the renderers of this binary. It is created once, where the process is wired, and never changed.
@@ -24,6 +28,25 @@ func (r Registry) ForCanary(provider string) (Renderer, bool) {
 		return renderer, ok
 	}
 	return nil, false
+}
+
+// CheckRoute returns why the route of a Canary cannot be created from its spec, before it has traffic. A route that needs objects of
+// the user is not checked. Errors: ErrUnsupported, ErrInvalid.
+func (r Registry) CheckRoute(c *flaggerv1.Canary, provider string) error {
+	renderer, ok := r.ForCanary(provider)
+	if !ok {
+		return nil
+	}
+	t := NewCanaryTarget(c, provider, "")
+	existing, err := FindObjects(renderer, t, release.Route{}, func(ref Ref) (Objects, error) { return Objects{{Ref: ref}}, nil })
+	if err != nil || slices.ContainsFunc(existing, func(x Found) bool { return !x.Ref.Owned }) {
+		return nil //nolint:nilerr // nothing was read that could fail
+	}
+	_, err = renderer.Render(t, release.Route{}, existing)
+	if errors.Is(err, ErrUnsupported) || errors.Is(err, ErrInvalid) {
+		return err
+	}
+	return nil
 }
 
 // exactNames are the providers whose name has one form only. It is never changed.

@@ -40,6 +40,12 @@ type Validator interface {
 	Validate(t Target, existing Objects) field.ErrorList
 }
 
+// ConfigValidator is a Renderer with a configuration that the API server does not validate: that of a built-in plugin.
+type ConfigValidator interface {
+	// ValidateConfig returns the error in the configuration. Errors: ErrInvalid.
+	ValidateConfig(t Target) error
+}
+
 // Ref names one object that a renderer writes or reads.
 type Ref struct {
 	GVK schema.GroupVersionKind

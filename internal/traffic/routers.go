@@ -74,6 +74,25 @@ func (r Registry) ForRollout(routing *argov1.RolloutTrafficRouting) ([]Router, e
 	return out, nil
 }
 
+// CheckRouting returns why the traffic routing of a Rollout cannot work, whatever objects exist. Errors: ErrUnsupported for a
+// router, ErrInvalid for the configuration of a built-in plugin.
+func (r Registry) CheckRouting(routing *argov1.RolloutTrafficRouting) error {
+	routers, err := r.ForRollout(routing)
+	if err != nil {
+		return err
+	}
+	ro := &argov1.Rollout{}
+	ro.Spec.Strategy.Canary = &argov1.CanaryStrategy{TrafficRouting: routing}
+	for _, router := range routers {
+		if validator, ok := router.Renderer.(ConfigValidator); ok {
+			if err := validator.ValidateConfig(router.Target(ro, "", "")); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // isPlugin reports whether a router is configured under plugins.
 func isPlugin(name string) bool { return strings.Contains(name, "/") }
 

@@ -31,6 +31,9 @@ func (l *linter) checkCanary(d *document, c *flaggerv1.Canary) {
 		}
 		l.report(d, rule, analysisField(d, problem.Field), problem.Message, fixInMessage)
 	}
+	if err := l.options.CheckRoute(c, plan.Provider); err != nil && len(plan.ValidationErrors) == 0 {
+		l.report(d, ruleInvalidCanary, "spec.service", err.Error(), fixInMessage)
+	}
 	l.checkCanaryReferences(d, c)
 }
 

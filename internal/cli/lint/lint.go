@@ -30,7 +30,10 @@ type Options struct {
 	Settings canary.Settings
 	// Features returns the features of the router of a Canary.
 	Features func(c *flaggerv1.Canary, provider string) canary.Features
-	// CheckRouting returns the reason why no router supports the traffic routing of a Rollout.
+	// CheckRoute returns the reason why the route of a Canary cannot be created.
+	CheckRoute func(c *flaggerv1.Canary, provider string) error
+	// CheckRouting returns the reason why the traffic routing of a Rollout cannot work: no router supports it, or, with
+	// traffic.ErrInvalid, its configuration is invalid.
 	CheckRouting func(*argov1.RolloutTrafficRouting) error
 	// MetricTypes are the types of metrics providers.
 	MetricTypes []string

@@ -1,7 +1,6 @@
 package lint_test
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/canary/controller"
@@ -19,17 +17,13 @@ import (
 )
 
 func options() lint.Options {
+	_, routers := cluster.SettingsFor(nil)
 	return lint.Options{
 		Settings: canary.Settings{Provider: "istio"}, MetricTypes: []string{"prometheus"},
 		Features: func(_ *flaggerv1.Canary, provider string) canary.Features {
-			return canary.Features{Known: provider == "istio", Weights: true, Matches: true, Mirror: true, Sticky: true}
+			return canary.Features{Known: provider == "istio" || provider == "gatewayapi:v1", Weights: true, Matches: true, Mirror: true, Sticky: true}
 		},
-		CheckRouting: func(routing *argov1.RolloutTrafficRouting) error {
-			if len(routing.Plugins) > 0 {
-				return errors.New("no router supports this plugin")
-			}
-			return nil
-		},
+		CheckRoute: routers.CheckRoute, CheckRouting: routers.CheckRouting,
 	}
 }
 
@@ -135,10 +129,7 @@ func TestExamplesHaveNoFindings(t *testing.T) {
 		Features: func(c *flaggerv1.Canary, provider string) canary.Features {
 			return controller.Features(routers, c, provider)
 		},
-		CheckRouting: func(routing *argov1.RolloutTrafficRouting) error {
-			_, err := routers.ForRollout(routing)
-			return err
-		},
+		CheckRoute: routers.CheckRoute, CheckRouting: routers.CheckRouting,
 	}
 	for _, name := range examples {
 		text, err := os.ReadFile(name)

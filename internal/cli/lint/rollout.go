@@ -12,6 +12,7 @@ import (
 	"github.com/serin-dev/serin/internal/analysis"
 	"github.com/serin-dev/serin/internal/rollout"
 	"github.com/serin-dev/serin/internal/rollout/controller"
+	"github.com/serin-dev/serin/internal/traffic"
 )
 
 func (l *linter) checkRollout(d *document, r *argov1.Rollout) {
@@ -29,7 +30,10 @@ func (l *linter) checkRollout(d *document, r *argov1.Rollout) {
 		l.checkServices(d, r, labels)
 	}
 	if c := r.Spec.Strategy.Canary; c != nil && c.TrafficRouting != nil {
-		if err := l.options.CheckRouting(c.TrafficRouting); err != nil {
+		switch err := l.options.CheckRouting(c.TrafficRouting); {
+		case errors.Is(err, traffic.ErrInvalid):
+			l.report(d, ruleInvalidRollout, "spec.strategy.canary.trafficRouting.plugins", err.Error(), "")
+		case err != nil:
 			l.report(d, ruleUnsupportedRouter, "spec.strategy.canary.trafficRouting", err.Error(), "")
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/canary/controller"
@@ -229,10 +228,7 @@ func checkManifest(t *testing.T, in scaffold.Input, text string) {
 		Features: func(c *flaggerv1.Canary, provider string) canary.Features {
 			return controller.Features(routers, c, provider)
 		},
-		CheckRouting: func(routing *argov1.RolloutTrafficRouting) error {
-			_, err := routers.ForRollout(routing)
-			return err
-		},
+		CheckRoute: routers.CheckRoute, CheckRouting: routers.CheckRouting,
 	})
 	if err != nil {
 		t.Fatal(err)

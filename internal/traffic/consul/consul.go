@@ -89,6 +89,12 @@ func (c config) filter(version string) string {
 	return "Service.Meta" + key + " == " + version
 }
 
+// ValidateConfig implements traffic.ConfigValidator.
+func (RolloutRenderer) ValidateConfig(t traffic.Target) error {
+	_, err := configOf(t)
+	return err
+}
+
 // Features are weights. Consul reports whether it has rejected an object.
 func (RolloutRenderer) Features(traffic.Target) traffic.Features {
 	return traffic.Features{Weights: true, Confirms: true}

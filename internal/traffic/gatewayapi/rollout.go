@@ -136,6 +136,12 @@ func (l pluginConfig) headerRoutes(ref traffic.Ref) bool {
 	return false
 }
 
+// ValidateConfig implements traffic.ConfigValidator.
+func (RolloutRenderer) ValidateConfig(t traffic.Target) error {
+	_, err := pluginConfigOf(t)
+	return err
+}
+
 // Features depend on the kinds of the routes: only HTTPRoutes support experiments and mirroring, and only some get rules of steps.
 func (RolloutRenderer) Features(t traffic.Target) traffic.Features {
 	f := traffic.Features{Weights: true, MaxWeight: true, Confirms: true}
