@@ -58,6 +58,20 @@ type Result struct {
 	Metadata map[string]string
 }
 
+// AsRaw returns the querier of analyses for a provider whose results are single numbers.
+func AsRaw(p Provider) RawQuerier { return rawProvider{provider: p} }
+
+type rawProvider struct{ provider Provider }
+
+// QueryRaw returns the number.
+func (p rawProvider) QueryRaw(ctx context.Context, q Query) (Result, error) {
+	value, err := p.provider.Measure(ctx, q)
+	if err != nil {
+		return Result{}, err
+	}
+	return Result{Value: value}, nil
+}
+
 // AsyncProvider is a service whose results take longer than one request: a first request starts the work, later ones
 // retrieve its result. The execution ID is the only state between them, and contains no credential.
 type AsyncProvider interface {

@@ -1,7 +1,9 @@
 package metric
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -64,6 +66,19 @@ type AnalysisRequest struct {
 	EvaluateTime func(ctx context.Context, expression string) (time.Time, error)
 }
 
+// ReadSecret returns the data of the Secret that a metric names. Without a name, it is that of the service in the namespace
+// of the controller. A missing Secret has no data.
+func (r AnalysisRequest) ReadSecret(ctx context.Context, service string, ref argov1.SecretRef) (map[string]outbound.Secret, error) {
+	if ref.Namespaced && ref.Name == "" {
+		return nil, fmt.Errorf("%s secretRef.name is required when secretRef.namespaced is true", service)
+	}
+	namespace := r.ControllerNamespace
+	if ref.Namespaced {
+		namespace = r.Run.Namespace
+	}
+	return r.Credentials(ctx, namespace, cmp.Or(ref.Name, service))
+}
+
 // Measurement is the query of one metric of an AnalysisRun, and the rules of Argo Rollouts for reading its response.
 type Measurement struct {
 	Provider RawQuerier
@@ -80,6 +95,9 @@ type Measurement struct {
 	Async AsyncProvider
 	Judge func(score float64) argov1.AnalysisPhase
 }
+
+// KeyAddress is the key of the address in a Secret of analyses.
+const KeyAddress = "address"
 
 // DefaultAnalysisInterval is the time range of a query of an AnalysisTemplate that names none.
 const DefaultAnalysisInterval = 5 * time.Minute

@@ -42,6 +42,21 @@ type MetricProvider struct {
 	// SkyWalking is a query to SkyWalking.
 	// +optional
 	SkyWalking *SkyWalkingMetric `json:"skywalking,omitempty"`
+	// Dynatrace is a query to Dynatrace. Argo Rollouts does not have this provider.
+	// +optional
+	Dynatrace *DynatraceMetric `json:"dynatrace,omitempty"`
+	// Splunk is a program for Splunk Observability Cloud. Argo Rollouts does not have this provider.
+	// +optional
+	Splunk *SplunkMetric `json:"splunk,omitempty"`
+	// Stackdriver is a query to Google Cloud Monitoring. Argo Rollouts does not have this provider.
+	// +optional
+	Stackdriver *StackdriverMetric `json:"stackdriver,omitempty"`
+	// ExternalMetrics is a query to the external metrics API of Kubernetes. Argo Rollouts does not have this provider.
+	// +optional
+	ExternalMetrics *ExternalMetric `json:"externalMetrics,omitempty"`
+	// Keptn reads a KeptnMetric, or runs an Analysis of Keptn. Argo Rollouts does not have this provider.
+	// +optional
+	Keptn *KeptnMetric `json:"keptn,omitempty"`
 	// Plugin is a third-party provider: one name, with its configuration.
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
@@ -66,6 +81,11 @@ var providerTypes = []struct {
 	{"Graphite", func(p *MetricProvider) bool { return p.Graphite != nil }},
 	{"Influxdb", func(p *MetricProvider) bool { return p.Influxdb != nil }},
 	{"skywalking", func(p *MetricProvider) bool { return p.SkyWalking != nil }},
+	{"Dynatrace", func(p *MetricProvider) bool { return p.Dynatrace != nil }},
+	{"Splunk", func(p *MetricProvider) bool { return p.Splunk != nil }},
+	{"Stackdriver", func(p *MetricProvider) bool { return p.Stackdriver != nil }},
+	{"ExternalMetrics", func(p *MetricProvider) bool { return p.ExternalMetrics != nil }},
+	{"Keptn", func(p *MetricProvider) bool { return p.Keptn != nil }},
 }
 
 // Types are the names of all providers that are set, RPCPlugin once for each plugin. A valid metric has exactly one.
@@ -413,6 +433,58 @@ type SkyWalkingMetric struct {
 	// Interval before now that is queried. Defaults to 5m.
 	// +optional
 	Interval DurationString `json:"interval,omitempty"`
+}
+
+// DynatraceMetric is a query to Dynatrace.
+type DynatraceMetric struct {
+	// Query is a metric selector.
+	Query string `json:"query"`
+	// Interval before now that is queried. Defaults to 5m.
+	// +optional
+	Interval DurationString `json:"interval,omitempty"`
+	// SecretRef names the Secret with address and dynatrace_token. Defaults to dynatrace in the namespace of the controller.
+	// +optional
+	SecretRef SecretRef `json:"secretRef,omitzero"`
+}
+
+// SplunkMetric is a program for Splunk Observability Cloud.
+type SplunkMetric struct {
+	// Query is a SignalFlow program that publishes one time series.
+	Query string `json:"query"`
+	// Interval before now that is queried. Defaults to 5m.
+	// +optional
+	Interval DurationString `json:"interval,omitempty"`
+	// SecretRef names the Secret with address and sf_token_key. Defaults to splunk in the namespace of the controller.
+	// +optional
+	SecretRef SecretRef `json:"secretRef,omitzero"`
+}
+
+// StackdriverMetric is a query to Google Cloud Monitoring.
+type StackdriverMetric struct {
+	// Query in MQL. It contains the range of time.
+	Query string `json:"query"`
+	// SecretRef names the Secret with project and serviceAccountKey, the JSON key of a service account. Without the key, the
+	// credentials of the controller are used. Defaults to stackdriver in the namespace of the controller, which need not exist.
+	// +optional
+	SecretRef SecretRef `json:"secretRef,omitzero"`
+}
+
+// ExternalMetric is a query to the external metrics API of Kubernetes.
+type ExternalMetric struct {
+	// Query is [namespace/]metric[?labelSelector=...]. The namespace defaults to that of the analysis run, and may differ from
+	// it only if the Secret is in the namespace of the analysis run.
+	Query string `json:"query"`
+	// SecretRef names the Secret with a token and, optionally, the address of another API server. Defaults to the permissions
+	// of the controller.
+	// +optional
+	SecretRef SecretRef `json:"secretRef,omitzero"`
+}
+
+// KeptnMetric reads a KeptnMetric, or runs an Analysis of Keptn.
+type KeptnMetric struct {
+	// Query is keptnmetric/namespace/name, or analysis/namespace/name[/duration[/key=value;...]]. The namespace must be that of
+	// the analysis run.
+	Query string `json:"query"`
 }
 
 // KayentaMetric is an analysis by Kayenta.

@@ -46,14 +46,14 @@ type MetricTemplateSpec struct {
 // MetricTemplateProvider is a service that executes queries.
 type MetricTemplateProvider struct {
 	// Type of the service.
-	// +kubebuilder:validation:Enum=prometheus;influxdb;datadog;externalmetrics;stackdriver;cloudwatch;newrelic;graphite;dynatrace;keptn;splunk
+	// +kubebuilder:validation:Enum=prometheus;influxdb;datadog;externalmetrics;stackdriver;cloudwatch;newrelic;graphite;dynatrace;keptn;splunk;wavefront;skywalking;web
 	Type string `json:"type"`
 
 	// Address is the URL of the service. Defaults to the public URL of the service, if it has one.
 	// +optional
 	Address string `json:"address,omitempty"`
 
-	// Headers are sent with each query. Used by prometheus.
+	// Headers are sent with each query. Used by prometheus and web.
 	// +optional
 	Headers map[string][]string `json:"headers,omitempty"`
 
@@ -65,8 +65,8 @@ type MetricTemplateProvider struct {
 	// +optional
 	Region string `json:"region,omitempty"`
 
-	// InsecureSkipVerify disables the verification of the service's certificate. Used by prometheus, graphite and
-	// externalmetrics. Defaults to false.
+	// InsecureSkipVerify disables the verification of the service's certificate. Used by prometheus, graphite,
+	// externalmetrics and web. Defaults to false.
 	// +optional
 	InsecureSkipVerify bool `json:"insecureSkipVerify,omitempty"`
 }

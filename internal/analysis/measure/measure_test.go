@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -30,12 +31,17 @@ import (
 	"github.com/serin-dev/serin/internal/metric"
 	"github.com/serin-dev/serin/internal/metric/cloudwatch"
 	"github.com/serin-dev/serin/internal/metric/datadog"
+	"github.com/serin-dev/serin/internal/metric/dynatrace"
+	"github.com/serin-dev/serin/internal/metric/externalmetrics"
 	"github.com/serin-dev/serin/internal/metric/graphite"
 	"github.com/serin-dev/serin/internal/metric/influxdb"
 	"github.com/serin-dev/serin/internal/metric/kayenta"
+	"github.com/serin-dev/serin/internal/metric/keptn"
 	"github.com/serin-dev/serin/internal/metric/newrelic"
 	metricprometheus "github.com/serin-dev/serin/internal/metric/prometheus"
 	"github.com/serin-dev/serin/internal/metric/skywalking"
+	"github.com/serin-dev/serin/internal/metric/splunk"
+	"github.com/serin-dev/serin/internal/metric/stackdriver"
 	"github.com/serin-dev/serin/internal/metric/wavefront"
 	"github.com/serin-dev/serin/internal/metric/web"
 	"github.com/serin-dev/serin/internal/outbound"
@@ -89,6 +95,7 @@ func services(cluster metric.Cluster) *metric.Registry {
 	return metric.NewRegistry(
 		cloudwatch.Service(ambient), datadog.Service(), graphite.Service(), influxdb.Service(), kayenta.Service(), newrelic.Service(),
 		metricprometheus.Service(ambient.Signer), skywalking.Service(), wavefront.Service(), web.Service(cluster),
+		dynatrace.Service(), externalmetrics.Service(cluster), keptn.Service(cluster, clock.RealClock{}), splunk.Service(), stackdriver.Service(),
 	)
 }
 
@@ -300,6 +307,84 @@ func TestProviders(t *testing.T) {
 				return r.URL.Path == "/graphql" && strings.Contains(body, `"start":"2026-01-01 1157"`) && strings.Contains(body, `"step":"MINUTE"`)
 			},
 			answer: `{"data":{"readMetricsValue":2}}`, text: `{"readMetricsValue":2}`, phase: argov1.AnalysisPhaseSuccessful,
+		},
+		{
+			name: "dynatrace", success: "result < 3", metric: func(string) argov1.MetricProvider {
+				return argov1.MetricProvider{Dynatrace: &argov1.DynatraceMetric{Query: "builtin:errors"}}
+			},
+			secret: func(a string) *corev1.Secret {
+				return secret("serin-system", "dynatrace", map[string]string{"address": a, "dynatrace_token": "tok3n"})
+			},
+			accepts: func(r *http.Request, _ string) bool {
+				q := r.URL.Query()
+				return r.URL.Path == "/api/v2/metrics/query" && q.Get("from") == "1767268500000" && q.Get("to") == "1767268800000" &&
+					r.Header.Get("Authorization") == "Api-Token tok3n"
+			},
+			answer: `{"result":[{"data":[{"values":[2.5]}]}]}`, text: "2.5", phase: argov1.AnalysisPhaseSuccessful,
+		},
+		{
+			name: "dynatrace, no data", success: "default(result, 0) < 3", metric: func(string) argov1.MetricProvider {
+				return argov1.MetricProvider{Dynatrace: &argov1.DynatraceMetric{Query: "builtin:errors", Interval: "1m"}}
+			},
+			secret: func(a string) *corev1.Secret {
+				return secret("serin-system", "dynatrace", map[string]string{"address": a, "dynatrace_token": "tok3n"})
+			},
+			answer: `{"result":[]}`, text: "null", phase: argov1.AnalysisPhaseSuccessful,
+		},
+		{
+			name: "dynatrace without a Secret", metric: func(string) argov1.MetricProvider {
+				return argov1.MetricProvider{Dynatrace: &argov1.DynatraceMetric{Query: "builtin:errors"}}
+			},
+			phase: argov1.AnalysisPhaseError, message: "dynatrace credentials does not contain address: add it to the secret",
+		},
+		{
+			name: "splunk, with a Secret in the namespace of the run", success: "result < 3", metric: func(string) argov1.MetricProvider {
+				return argov1.MetricProvider{Splunk: &argov1.SplunkMetric{Query: "data('errors').publish()", Interval: "1m", SecretRef: argov1.SecretRef{Name: "sf", Namespaced: true}}}
+			},
+			secret: func(a string) *corev1.Secret {
+				return secret("shop", "sf", map[string]string{"address": a, "sf_token_key": "tok3n"})
+			},
+			accepts: func(r *http.Request, body string) bool {
+				return r.URL.Path == "/v2/signalflow/execute" && r.URL.Query().Get("start") == "1767268740000" && body == "data('errors').publish()" &&
+					r.Header.Get("X-SF-Token") == "tok3n"
+			},
+			answer: "event: data\ndata: {\"data\":[{\"tsId\":\"A\",\"value\":2.5}]}\n\nevent: control-message\ndata: {\"event\":\"END_OF_CHANNEL\"}\n\n",
+			text:   "2.5", phase: argov1.AnalysisPhaseSuccessful,
+		},
+		{
+			name: "splunk, a Secret in the namespace of the run without a name", metric: func(string) argov1.MetricProvider {
+				return argov1.MetricProvider{Splunk: &argov1.SplunkMetric{Query: "x", SecretRef: argov1.SecretRef{Namespaced: true}}}
+			},
+			phase: argov1.AnalysisPhaseError, message: "splunk secretRef.name is required when secretRef.namespaced is true",
+		},
+		{
+			name: "stackdriver with an address but without its own key", metric: func(string) argov1.MetricProvider {
+				return argov1.MetricProvider{Stackdriver: &argov1.StackdriverMetric{Query: "fetch x", SecretRef: argov1.SecretRef{Name: "gcp", Namespaced: true}}}
+			},
+			secret: func(a string) *corev1.Secret {
+				return secret("shop", "gcp", map[string]string{"address": a, "project": "shop-17"})
+			},
+			phase:   argov1.AnalysisPhaseError,
+			message: "an address needs its own credentials, because the controller's are sent to Google only: add serviceAccountKey, or remove the address",
+		},
+		{
+			name: "stackdriver with a Secret that does not exist", metric: func(string) argov1.MetricProvider {
+				return argov1.MetricProvider{Stackdriver: &argov1.StackdriverMetric{Query: "fetch x", SecretRef: argov1.SecretRef{Name: "gcp", Namespaced: true}}}
+			},
+			phase: argov1.AnalysisPhaseError, message: "stackdriver credentials does not contain project: add it to the secret",
+		},
+		{
+			name: "externalMetrics, at an address with its own token, in another namespace", success: "result == 1.5", metric: func(string) argov1.MetricProvider {
+				return argov1.MetricProvider{ExternalMetrics: &argov1.ExternalMetric{Query: "bank/queue?labelSelector=app%3Dcart", SecretRef: argov1.SecretRef{Name: "em", Namespaced: true}}}
+			},
+			secret: func(a string) *corev1.Secret {
+				return secret("shop", "em", map[string]string{"address": a, "token": "tok3n"})
+			},
+			accepts: func(r *http.Request, _ string) bool {
+				return r.URL.Path == "/apis/external.metrics.k8s.io/v1beta1/namespaces/bank/queue" && r.URL.Query().Get("labelSelector") == "app=cart" &&
+					r.Header.Get("Authorization") == "Bearer tok3n"
+			},
+			answer: `{"kind":"ExternalMetricValueList","items":[{"value":"1500m"}]}`, text: "1.5", phase: argov1.AnalysisPhaseSuccessful,
 		},
 		{
 			name: "wavefront without a token", metric: func(a string) argov1.MetricProvider {

@@ -221,6 +221,16 @@ func describeProvider(p argov1.MetricProvider) (provider, query string) {
 		return "influxdb", strings.TrimSpace(p.Influxdb.Query)
 	case p.SkyWalking != nil:
 		return "skywalking", strings.TrimSpace(p.SkyWalking.Query)
+	case p.Dynatrace != nil:
+		return "dynatrace", strings.TrimSpace(p.Dynatrace.Query)
+	case p.Splunk != nil:
+		return "splunk", strings.TrimSpace(p.Splunk.Query)
+	case p.Stackdriver != nil:
+		return "stackdriver", strings.TrimSpace(p.Stackdriver.Query)
+	case p.ExternalMetrics != nil:
+		return "externalMetrics", strings.TrimSpace(p.ExternalMetrics.Query)
+	case p.Keptn != nil:
+		return "keptn", strings.TrimSpace(p.Keptn.Query)
 	default:
 		return providerName(p), ""
 	}

@@ -1,7 +1,6 @@
 package datadog
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -140,14 +139,7 @@ func newMeasurement(ctx context.Context, r metric.AnalysisRequest) (metric.Measu
 
 // findKeys reads the Secret that the metric names, Secret datadog of the controller, or the environment of the controller.
 func findKeys(ctx context.Context, r metric.AnalysisRequest, ref argov1.SecretRef) (options, error) {
-	if ref.Namespaced && ref.Name == "" {
-		return options{}, errors.New("datadog secretRef.name is required when secretRef.namespaced is true")
-	}
-	namespace := r.ControllerNamespace
-	if ref.Namespaced {
-		namespace = r.Run.Namespace
-	}
-	credentials, err := r.Credentials(ctx, namespace, cmp.Or(ref.Name, "datadog"))
+	credentials, err := r.ReadSecret(ctx, Type, ref)
 	if err != nil {
 		return options{}, err
 	}

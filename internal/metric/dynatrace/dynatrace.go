@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/serin-dev/serin/internal/metric"
 	"github.com/serin-dev/serin/internal/outbound"
@@ -20,16 +21,47 @@ const Type = "dynatrace"
 
 const keyToken = "dynatrace_token"
 
-// Service serves MetricTemplates. The credentials are dynatrace_token; the address is required.
-func Service() metric.Service { return metric.Service{TemplateType: Type, NewProvider: newProvider} }
+// Service serves both APIs. The credentials are dynatrace_token; the address is required. It is in the Secret of analyses, so
+// that a token is sent only to the address that its owner has chosen.
+func Service() metric.Service {
+	return metric.Service{TemplateType: Type, NewProvider: newProvider, AnalysisType: "Dynatrace", NewMeasurement: newMeasurement}
+}
 
 type provider struct {
 	client   *outbound.Client
 	endpoint *url.URL
 	header   http.Header
+	// lookback is the number of intervals that the requested point covers.
+	lookback int
 }
 
 func newProvider(client *outbound.Client, c metric.Config) (metric.Provider, error) {
+	return newDynatrace(client, c)
+}
+
+func newMeasurement(ctx context.Context, r metric.AnalysisRequest) (metric.Measurement, error) {
+	p := r.Metric.Provider.Dynatrace
+	interval, err := metric.DurationOr(p.Interval, metric.DefaultAnalysisInterval)
+	if err != nil {
+		return metric.Measurement{}, err
+	}
+	credentials, err := r.ReadSecret(ctx, Type, p.SecretRef)
+	if err != nil {
+		return metric.Measurement{}, err
+	}
+	r.Hide(credentials[keyToken])
+	if credentials[metric.KeyAddress] == "" {
+		return metric.Measurement{}, metric.Missing(Type, metric.KeyAddress)
+	}
+	querier, err := newDynatrace(r.Restricted, metric.Config{Address: credentials[metric.KeyAddress].Reveal(), Credentials: credentials})
+	if err != nil {
+		return metric.Measurement{}, err
+	}
+	querier.lookback = 1
+	return metric.Measurement{Provider: metric.AsRaw(querier), Query: metric.Query{Text: p.Query, Interval: interval, Now: r.Now}}, nil
+}
+
+func newDynatrace(client *outbound.Client, c metric.Config) (*provider, error) {
 	address, err := outbound.ParseURL(c.Address)
 	if err != nil {
 		return nil, err
@@ -42,19 +74,20 @@ func newProvider(client *outbound.Client, c metric.Config) (metric.Provider, err
 		client:   client,
 		endpoint: address.JoinPath("api/v2/metrics"),
 		header:   http.Header{"Authorization": {"Api-Token " + token.Reveal()}},
+		lookback: lookback,
 	}, nil
 }
 
-// lookback is the number of intervals that the requested point covers.
+// lookback is the number of intervals that the requested point of a MetricTemplate covers.
 const lookback = 10
 
-// Measure returns the first value of the last series, over ten intervals.
+// Measure returns the first value of the last series.
 func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
 	address := p.endpoint.JoinPath("query")
 	address.RawQuery = url.Values{
 		"metricSelector": {strings.TrimSpace(q.Text)},
 		"resolution":     {"Inf"},
-		"from":           {strconv.FormatInt(q.Now.Add(-lookback*q.Interval).UnixMilli(), 10)},
+		"from":           {strconv.FormatInt(q.Now.Add(-time.Duration(p.lookback)*q.Interval).UnixMilli(), 10)},
 		"to":             {strconv.FormatInt(q.Now.UnixMilli(), 10)},
 	}.Encode()
 	body, err := metric.Fetch(ctx, p.client, outbound.Request{URL: address.String(), Header: p.header}, nil)

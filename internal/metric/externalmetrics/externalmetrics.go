@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/metric"
 	"github.com/serin-dev/serin/internal/outbound"
 )
@@ -24,33 +25,67 @@ const Type = "externalmetrics"
 
 const root = "apis/external.metrics.k8s.io/v1beta1"
 
-// defaultNamespace is the namespace of a query that names none.
+const keyToken = "token"
+
+// defaultNamespace is the namespace of a query of a MetricTemplate that names none.
 const defaultNamespace = "default"
 
-// Service serves MetricTemplates. Without an address, they query the API server of the cluster, with the token of their
+// Service serves both APIs. Without an address, they query the API server of the cluster, with the token of their
 // credentials or, without one, with that of the controller. With an address, they query that server, with the token of their
 // credentials or none: the controller's token is for its own API server only.
 func Service(cluster metric.Cluster) metric.Service {
-	return metric.Service{TemplateType: Type, NewProvider: func(client *outbound.Client, c metric.Config) (metric.Provider, error) {
-		return newProvider(cluster, client, c)
-	}}
+	return metric.Service{
+		TemplateType: Type, NewProvider: func(client *outbound.Client, c metric.Config) (metric.Provider, error) {
+			return newProvider(cluster, client, c)
+		},
+		AnalysisType: "ExternalMetrics", NewMeasurement: func(ctx context.Context, r metric.AnalysisRequest) (metric.Measurement, error) {
+			return newMeasurement(ctx, r, cluster)
+		},
+	}
+}
+
+// newMeasurement queries for an analysis. Unlike the author of a MetricTemplate, that of an analysis may query other
+// namespaces only with a token of their own: the permissions of the controller reach further than those of the author.
+func newMeasurement(ctx context.Context, r metric.AnalysisRequest, cluster metric.Cluster) (metric.Measurement, error) {
+	p := r.Metric.Provider.ExternalMetrics
+	config := metric.Config{Namespace: r.Run.Namespace}
+	if p.SecretRef != (argov1.SecretRef{}) {
+		credentials, err := r.ReadSecret(ctx, Type, p.SecretRef)
+		if err != nil {
+			return metric.Measurement{}, err
+		}
+		r.Hide(credentials[keyToken])
+		config.Address, config.Credentials = credentials[metric.KeyAddress].Reveal(), credentials
+	}
+	cluster.OneNamespace = cluster.OneNamespace || !p.SecretRef.Namespaced
+	querier, err := newProvider(cluster, r.Restricted, config)
+	if err != nil {
+		return metric.Measurement{}, err
+	}
+	querier.byDefault = r.Run.Namespace
+	return metric.Measurement{Provider: metric.AsRaw(querier), Query: metric.Query{Text: p.Query, Now: r.Now}}, nil
 }
 
 type provider struct {
-	cluster    metric.Cluster
-	template   string
+	cluster  metric.Cluster
+	template string
+	// byDefault is the namespace of a query that names none.
+	byDefault  string
 	client     *outbound.Client
 	root       *url.URL
 	header     http.Header
 	skipVerify bool
 }
 
-func newProvider(cluster metric.Cluster, client *outbound.Client, c metric.Config) (metric.Provider, error) {
-	p := &provider{cluster: cluster, template: c.Namespace, client: cluster.Own, header: http.Header{"Accept": {"application/json"}}, skipVerify: c.SkipVerify}
+func newProvider(cluster metric.Cluster, client *outbound.Client, c metric.Config) (*provider, error) {
+	p := &provider{
+		cluster: cluster, template: c.Namespace, byDefault: defaultNamespace, client: cluster.Own,
+		header: http.Header{"Accept": {"application/json"}}, skipVerify: c.SkipVerify,
+	}
 	if c.Credentials != nil {
-		token := c.Credentials["token"]
+		token := c.Credentials[keyToken]
 		if token == "" {
-			return nil, metric.Missing(Type, "token")
+			return nil, metric.Missing(Type, keyToken)
 		}
 		p.client = cluster.Anonymous
 		p.header.Set("Authorization", "Bearer "+token.Reveal())
@@ -69,7 +104,7 @@ func newProvider(cluster metric.Cluster, client *outbound.Client, c metric.Confi
 
 // Measure returns the first of the matching values.
 func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
-	namespace, name, selector, err := parseQuery(q.Text)
+	namespace, name, selector, err := parseQuery(q.Text, p.byDefault)
 	if err != nil {
 		return 0, err
 	}
@@ -104,11 +139,11 @@ func (p *provider) query(ctx context.Context, namespace, name, selector string) 
 var namePattern = regexp.MustCompile(`^[a-zA-Z0-9]([-a-zA-Z0-9_.:|]*[a-zA-Z0-9])?$`)
 
 // parseQuery parses a query: [<namespace>/]<metric>[?labelSelector=<urlencoded>].
-func parseQuery(query string) (namespace, name, selector string, err error) {
+func parseQuery(query, byDefault string) (namespace, name, selector string, err error) {
 	path, parameters, _ := strings.Cut(strings.TrimSpace(query), "?")
 	namespace, name, named := strings.Cut(path, "/")
 	if !named {
-		namespace, name = defaultNamespace, path
+		namespace, name = byDefault, path
 	}
 	values, err := url.ParseQuery(parameters)
 	switch {

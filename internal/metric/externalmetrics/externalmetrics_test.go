@@ -119,7 +119,7 @@ func TestParseQuery(t *testing.T) {
 		"shop/a%2fb":                  "",
 		"shop/errors?labelSelector=%": "",
 	} {
-		namespace, name, selector, err := parseQuery(query)
+		namespace, name, selector, err := parseQuery(query, defaultNamespace)
 		if got := namespace + " " + name + " " + selector; (err == nil) != (want != "") || err == nil && got != want {
 			t.Errorf("%q: %q, %v, want %q", query, got, err, want)
 		}

@@ -19,7 +19,7 @@ func FuzzQuery(f *testing.F) {
 		f.Add(query)
 	}
 	f.Fuzz(func(t *testing.T, query string) {
-		namespace, name, _, err := parseQuery(query)
+		namespace, name, _, err := parseQuery(query, defaultNamespace)
 		if err != nil {
 			return
 		}

@@ -35,15 +35,30 @@ const (
 	pollTimeout  = 10 * time.Second
 )
 
-// Service serves MetricTemplates. They need no credentials; the controller needs RBAC permissions for the resources.
+// Service serves both APIs. They need no credentials; the controller needs RBAC permissions for the resources. Analyses may
+// name their own namespace only, because the permissions of the controller reach further than those of their authors.
 func Service(cluster metric.Cluster, clk clock.Clock) metric.Service {
-	return metric.Service{TemplateType: Type, NewProvider: func(_ *outbound.Client, c metric.Config) (metric.Provider, error) {
+	newProvider := func(cluster metric.Cluster, namespace string) (metric.Provider, error) {
 		server, err := outbound.ParseURL(cluster.Address)
 		if err != nil {
 			return nil, err
 		}
-		return &provider{cluster: cluster, clock: clk, template: c.Namespace, api: server.JoinPath("apis")}, nil
-	}}
+		return &provider{cluster: cluster, clock: clk, template: namespace, api: server.JoinPath("apis")}, nil
+	}
+	return metric.Service{
+		TemplateType: Type, NewProvider: func(_ *outbound.Client, c metric.Config) (metric.Provider, error) {
+			return newProvider(cluster, c.Namespace)
+		},
+		AnalysisType: "Keptn", NewMeasurement: func(_ context.Context, r metric.AnalysisRequest) (metric.Measurement, error) {
+			own := cluster
+			own.OneNamespace = true
+			querier, err := newProvider(own, r.Run.Namespace)
+			if err != nil {
+				return metric.Measurement{}, err
+			}
+			return metric.Measurement{Provider: metric.AsRaw(querier), Query: metric.Query{Text: r.Metric.Provider.Keptn.Query, Now: r.Now}}, nil
+		},
+	}
 }
 
 type provider struct {

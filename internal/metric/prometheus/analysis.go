@@ -41,7 +41,7 @@ func newMeasurement(ctx context.Context, r metric.AnalysisRequest, newSign NewSi
 	if config.Credentials, err = analysisCredentials(p.Authentication); err != nil {
 		return metric.Measurement{}, err
 	}
-	r.Hide(config.Credentials["password"], config.Credentials[keyClientSecret])
+	r.Hide(config.Credentials["password"], config.Credentials[metric.KeyClientSecret])
 	query := metric.Query{Text: p.Query, Now: r.Now}
 	if p.RangeQuery != nil {
 		if query.Range, err = evaluateRange(ctx, r, *p.RangeQuery); err != nil {
@@ -66,8 +66,8 @@ func analysisCredentials(a argov1.Authentication) (map[string]outbound.Secret, e
 			return nil, errors.New("missing mandatory parameter in metric for OAuth2 setup")
 		}
 		return map[string]outbound.Secret{
-			keyTokenURL: outbound.Secret(a.OAuth2.TokenURL), keyClientID: outbound.Secret(a.OAuth2.ClientID),
-			keyClientSecret: outbound.Secret(a.OAuth2.ClientSecret), keyScopes: outbound.Secret(strings.Join(a.OAuth2.Scopes, " ")),
+			metric.KeyTokenURL: outbound.Secret(a.OAuth2.TokenURL), metric.KeyClientID: outbound.Secret(a.OAuth2.ClientID),
+			metric.KeyClientSecret: outbound.Secret(a.OAuth2.ClientSecret), metric.KeyScopes: outbound.Secret(strings.Join(a.OAuth2.Scopes, " ")),
 		}, nil
 	case a.BasicAuth.Username != "" && a.BasicAuth.Password == "":
 		return nil, errors.New("missing mandatory parameter in metric for basic auth setup: password")

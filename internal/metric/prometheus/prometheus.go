@@ -22,13 +22,6 @@ import (
 // Type is the provider's name in a MetricTemplate.
 const Type = "prometheus"
 
-const (
-	keyTokenURL     = "oauth2_token_url"
-	keyClientID     = "oauth2_client_id"
-	keyClientSecret = "oauth2_client_secret"
-	keyScopes       = "oauth2_scopes"
-)
-
 // Service serves both APIs. The address is required, except in AnalysisTemplates if the environment of the controller names
 // one. The credentials of MetricTemplates are a token, or username and password, or oauth2_token_url, oauth2_client_id,
 // oauth2_client_secret and, optionally, oauth2_scopes. newSign signs the requests of analyses to Amazon's managed Prometheus.
@@ -76,32 +69,10 @@ func newPrometheus(client *outbound.Client, c metric.Config) (*provider, error) 
 	if c.Credentials == nil {
 		return p, nil
 	}
-	if token := c.Credentials["token"]; token != "" {
-		p.header.Set("Authorization", "Bearer "+token.Reveal())
-		return p, nil
+	if p.grant, err = metric.Authorize(Type, p.header, c.Credentials); err != nil {
+		return nil, err
 	}
-	if c.Credentials[keyTokenURL] != "" {
-		p.grant, err = newGrant(c.Credentials)
-		return p, err
-	}
-	username, password := c.Credentials["username"], c.Credentials["password"]
-	if username == "" || password == "" {
-		return nil, metric.Missing(Type, "a token, or username", "password")
-	}
-	request := http.Request{Header: p.header}
-	request.SetBasicAuth(username.Reveal(), password.Reveal())
 	return p, nil
-}
-
-func newGrant(credentials map[string]outbound.Secret) (*metric.Grant, error) {
-	g := &metric.Grant{
-		TokenURL: credentials[keyTokenURL].Reveal(), ID: credentials[keyClientID], Secret: credentials[keyClientSecret],
-		Scopes: strings.Fields(credentials[keyScopes].Reveal()),
-	}
-	if g.ID == "" || g.Secret == "" {
-		return nil, metric.Missing(Type, keyClientID, keyClientSecret)
-	}
-	return g, g.Check()
 }
 
 // Measure returns the value of the last element of the resulting vector.

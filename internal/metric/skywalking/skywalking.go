@@ -18,9 +18,67 @@ import (
 // timeout bounds one request, because a query may have to read a lot of data.
 const timeout = 30 * time.Second
 
-// Service serves analyses.
+// Type is the provider's name in a MetricTemplate.
+const Type = "skywalking"
+
+// Service serves both APIs. The address is required.
 func Service() metric.Service {
-	return metric.Service{AnalysisType: "skywalking", NewMeasurement: newMeasurement}
+	return metric.Service{TemplateType: Type, NewProvider: newProvider, AnalysisType: "skywalking", NewMeasurement: newMeasurement}
+}
+
+// provider answers the queries of MetricTemplates.
+type provider struct{ *querier }
+
+func newProvider(client *outbound.Client, c metric.Config) (metric.Provider, error) {
+	querier, err := newQuerier(client, c.Address)
+	if err != nil {
+		return nil, err
+	}
+	return provider{querier}, nil
+}
+
+// Measure returns the only number in the response, whose shape is that of the query.
+func (p provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
+	result, err := p.QueryRaw(ctx, q)
+	if err != nil {
+		return 0, err
+	}
+	return onlyNumber(result)
+}
+
+// Online requests the name of a type of the protocol.
+func (p provider) Online(ctx context.Context) error {
+	_, err := p.fetch(ctx, metric.Query{Text: "query { __typename }"})
+	return err
+}
+
+// onlyNumber returns the number in a document that contains one.
+func onlyNumber(result metric.Result) (float64, error) {
+	numbers := appendNumbers(nil, result.Value)
+	if len(numbers) == 0 {
+		return 0, metric.ErrNoData
+	}
+	return metric.Single(metric.Result{Value: numbers})
+}
+
+// appendNumbers appends the numbers in a document, up to the second one, which is one too many.
+func appendNumbers(numbers []float64, node any) []float64 {
+	if len(numbers) > 1 {
+		return numbers
+	}
+	switch node := node.(type) {
+	case float64:
+		return append(numbers, node)
+	case []any:
+		for _, child := range node {
+			numbers = appendNumbers(numbers, child)
+		}
+	case map[string]any:
+		for _, child := range node {
+			numbers = appendNumbers(numbers, child)
+		}
+	}
+	return numbers
 }
 
 func newMeasurement(_ context.Context, r metric.AnalysisRequest) (metric.Measurement, error) {

@@ -18,10 +18,7 @@ const query = `query q($duration: Duration!) { service_apdex: readMetricsValues(
 
 func TestContract(t *testing.T) {
 	metrictest.Run(t, metrictest.Subject{
-		Querier: func(client *outbound.Client, c metric.Config) (metric.RawQuerier, error) {
-			return newQuerier(client, c.Address)
-		},
-		Number: onlyNumber, NoCredentials: true, Query: query,
+		Service: Service(), NoCredentials: true, Query: query,
 		Value:  `{"data":{"service_apdex":{"label":null,"values":{"values":[{"value":1.5}]}}}}`,
 		NoData: []string{`{"data":null}`, `{"data":{}}`, `{"data":{"service_apdex":{"values":{"values":[]}}}}`, `{"data":{"service_apdex":{"values":{"values":[{"value":null}]}}}}`, "{}"},
 		Invalid: []string{
@@ -72,29 +69,4 @@ func FuzzAnswer(f *testing.F) {
 		return onlyNumber(found)
 	}
 	metrictest.Fuzz(f, read, `{"data":{"a":{"values":[{"value":1.5}]}}}`, `{"data":null,"errors":[{}]}`)
-}
-
-// onlyNumber returns the number in a document that contains one.
-func onlyNumber(result metric.Result) (float64, error) {
-	var numbers []float64
-	var walk func(any)
-	walk = func(node any) {
-		switch node := node.(type) {
-		case float64:
-			numbers = append(numbers, node)
-		case []any:
-			for _, child := range node {
-				walk(child)
-			}
-		case map[string]any:
-			for _, child := range node {
-				walk(child)
-			}
-		}
-	}
-	walk(result.Value)
-	if len(numbers) == 0 {
-		return 0, metric.ErrNoData
-	}
-	return metric.Single(metric.Result{Value: numbers})
 }

@@ -27,16 +27,47 @@ const keyToken = "sf_token_key"
 // timeout bounds one request, because a program may have to read a lot of data.
 const timeout = 15 * time.Second
 
-// Service serves MetricTemplates. The credentials are sf_token_key; the address, of the API or of its stream, is required.
-func Service() metric.Service { return metric.Service{TemplateType: Type, NewProvider: newProvider} }
+// Service serves both APIs. The credentials are sf_token_key; the address, of the API or of its stream, is required. It is in
+// the Secret of analyses, so that a token is sent only to the address that its owner has chosen.
+func Service() metric.Service {
+	return metric.Service{TemplateType: Type, NewProvider: newProvider, AnalysisType: "Splunk", NewMeasurement: newMeasurement}
+}
 
 type provider struct {
 	client         *outbound.Client
 	execute, alive *url.URL
 	header         http.Header
+	// lookback is the number of intervals in the time range of a program.
+	lookback int
 }
 
 func newProvider(client *outbound.Client, c metric.Config) (metric.Provider, error) {
+	return newSplunk(client, c)
+}
+
+func newMeasurement(ctx context.Context, r metric.AnalysisRequest) (metric.Measurement, error) {
+	p := r.Metric.Provider.Splunk
+	interval, err := metric.DurationOr(p.Interval, metric.DefaultAnalysisInterval)
+	if err != nil {
+		return metric.Measurement{}, err
+	}
+	credentials, err := r.ReadSecret(ctx, Type, p.SecretRef)
+	if err != nil {
+		return metric.Measurement{}, err
+	}
+	r.Hide(credentials[keyToken])
+	if credentials[metric.KeyAddress] == "" {
+		return metric.Measurement{}, metric.Missing(Type, metric.KeyAddress)
+	}
+	querier, err := newSplunk(r.Restricted, metric.Config{Address: credentials[metric.KeyAddress].Reveal(), Credentials: credentials})
+	if err != nil {
+		return metric.Measurement{}, err
+	}
+	querier.lookback = 1
+	return metric.Measurement{Provider: metric.AsRaw(querier), Query: metric.Query{Text: p.Query, Interval: interval, Now: r.Now}}, nil
+}
+
+func newSplunk(client *outbound.Client, c metric.Config) (*provider, error) {
 	api, stream, err := addresses(c.Address)
 	if err != nil {
 		return nil, err
@@ -47,7 +78,8 @@ func newProvider(client *outbound.Client, c metric.Config) (metric.Provider, err
 	}
 	return &provider{
 		client: client, execute: stream.JoinPath("v2/signalflow/execute"), alive: api.JoinPath("v2/metric"),
-		header: http.Header{"X-Sf-Token": {token.Reveal()}, "Content-Type": {"text/plain"}, "Accept": {"text/event-stream"}},
+		header:   http.Header{"X-Sf-Token": {token.Reveal()}, "Content-Type": {"text/plain"}, "Accept": {"text/event-stream"}},
+		lookback: lookback,
 	}, nil
 }
 
@@ -78,14 +110,14 @@ func addresses(given string) (api, stream *url.URL, err error) {
 	return &one, &other, nil
 }
 
-// lookback is the number of intervals in the time range of a program.
+// lookback is the number of intervals in the time range of the program of a MetricTemplate.
 const lookback = 10
 
 // Measure returns the newest value of the only time series that the program publishes.
 func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
 	address := *p.execute
 	address.RawQuery = url.Values{
-		"start":     {strconv.FormatInt(q.Now.Add(-lookback*q.Interval).UnixMilli(), 10)},
+		"start":     {strconv.FormatInt(q.Now.Add(-time.Duration(p.lookback)*q.Interval).UnixMilli(), 10)},
 		"stop":      {strconv.FormatInt(q.Now.UnixMilli(), 10)},
 		"immediate": {"true"},
 	}.Encode()

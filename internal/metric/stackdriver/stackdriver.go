@@ -30,14 +30,36 @@ const (
 	keyAccount    = "serviceAccountKey"
 )
 
-// Service serves MetricTemplates. The credentials are project and, optionally, serviceAccountKey, the JSON key of a service
+// Service serves both APIs. The credentials are project and, optionally, serviceAccountKey, the JSON key of a service
 // account. Without the key, or without a Secret, the credentials of the process are used. Only a key of the Secret may be
-// sent to an address that the template names.
+// sent to an address that the template, or the Secret of analyses, names.
 func Service() metric.Service {
 	ambient := googlecloud.NewDefaultCredentials(scope)
-	return metric.Service{TemplateType: Type, NewProvider: func(client *outbound.Client, c metric.Config) (metric.Provider, error) {
-		return newProvider(client, c, ambient)
-	}}
+	return metric.Service{
+		TemplateType: Type, NewProvider: func(client *outbound.Client, c metric.Config) (metric.Provider, error) {
+			return newProvider(client, c, ambient)
+		},
+		AnalysisType: "Stackdriver", NewMeasurement: func(ctx context.Context, r metric.AnalysisRequest) (metric.Measurement, error) {
+			return newMeasurement(ctx, r, ambient)
+		},
+	}
+}
+
+func newMeasurement(ctx context.Context, r metric.AnalysisRequest, ambient *googlecloud.DefaultCredentials) (metric.Measurement, error) {
+	p := r.Metric.Provider.Stackdriver
+	credentials, err := r.ReadSecret(ctx, Type, p.SecretRef)
+	if err != nil {
+		return metric.Measurement{}, err
+	}
+	if len(credentials) == 0 && p.SecretRef.Name == "" {
+		credentials = nil // the default Secret is optional
+	}
+	r.Hide(credentials[keyAccount])
+	querier, err := newProvider(r.Restricted, metric.Config{Address: credentials[metric.KeyAddress].Reveal(), Credentials: credentials}, ambient)
+	if err != nil {
+		return metric.Measurement{}, err
+	}
+	return metric.Measurement{Provider: metric.AsRaw(querier), Query: metric.Query{Text: p.Query, Now: r.Now}}, nil
 }
 
 type provider struct {

@@ -18,9 +18,46 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// Service serves analyses. The Secret wavefront-api-tokens in the controller's namespace contains the token of each address.
+// Type is the provider's name in a MetricTemplate.
+const Type = "wavefront"
+
+const keyToken = "token"
+
+// Service serves both APIs. The credentials of MetricTemplates are token, and the address is required. For analyses, the
+// Secret wavefront-api-tokens in the controller's namespace contains the token of each address.
 func Service() metric.Service {
-	return metric.Service{AnalysisType: "Wavefront", NewMeasurement: newMeasurement}
+	return metric.Service{TemplateType: Type, NewProvider: newProvider, AnalysisType: "Wavefront", NewMeasurement: newMeasurement}
+}
+
+// provider answers the queries of MetricTemplates.
+type provider struct{ *querier }
+
+func newProvider(client *outbound.Client, c metric.Config) (metric.Provider, error) {
+	if c.Credentials[keyToken] == "" {
+		return nil, metric.Missing(Type, keyToken)
+	}
+	querier, err := newQuerier(client, c.Address, c.Credentials[keyToken])
+	if err != nil {
+		return nil, err
+	}
+	return provider{querier}, nil
+}
+
+// Measure returns the current value of the only time series.
+func (p provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
+	result, err := p.QueryRaw(ctx, q)
+	if err != nil {
+		return 0, err
+	}
+	return metric.Single(result)
+}
+
+// Online requests the name of one source.
+func (p provider) Online(ctx context.Context) error {
+	address := p.server.JoinPath("api/v2/source")
+	address.RawQuery = url.Values{"limit": {"1"}}.Encode()
+	_, err := metric.Fetch(ctx, p.client, outbound.Request{URL: address.String(), Header: p.header}, nil)
+	return err
 }
 
 func newMeasurement(ctx context.Context, r metric.AnalysisRequest) (metric.Measurement, error) {
@@ -39,9 +76,9 @@ func newMeasurement(ctx context.Context, r metric.AnalysisRequest) (metric.Measu
 
 // querier sends queries to one service.
 type querier struct {
-	client   *outbound.Client
-	endpoint *url.URL
-	header   http.Header
+	client *outbound.Client
+	server *url.URL
+	header http.Header
 }
 
 // newQuerier checks the address, a host or its URL, and the token; it sends no request.
@@ -56,12 +93,12 @@ func newQuerier(client *outbound.Client, server string, token outbound.Secret) (
 	if token == "" {
 		return nil, errors.New("API token not found") // promised by the API of analyses
 	}
-	return &querier{client: client, endpoint: address.JoinPath("api/v2/chart/api"), header: http.Header{"Authorization": {"Bearer " + token.Reveal()}}}, nil
+	return &querier{client: client, server: address, header: http.Header{"Authorization": {"Bearer " + token.Reveal()}}}, nil
 }
 
 // QueryRaw returns the current value of the only time series, or the list of the values of all time series.
 func (q *querier) QueryRaw(ctx context.Context, query metric.Query) (metric.Result, error) {
-	address := *q.endpoint
+	address := q.server.JoinPath("api/v2/chart/api")
 	address.RawQuery = url.Values{
 		"q": {strings.TrimSpace(query.Text)}, "s": {strconv.FormatInt(query.Now.UnixMilli(), 10)}, "g": {"s"}, "p": {"1"},
 	}.Encode()

@@ -37,10 +37,7 @@ func answer(all string) string {
 
 func TestContract(t *testing.T) {
 	metrictest.Run(t, metrictest.Subject{
-		Querier: func(client *outbound.Client, c metric.Config) (metric.RawQuerier, error) {
-			return newQuerier(client, c.Address, c.Credentials["token"])
-		},
-		BareHost: true, Credentials: map[string][]byte{"token": []byte("t0ken-value")}, Query: "ts(errors)",
+		Service: Service(), BareHost: true, Credentials: map[string][]byte{"token": []byte("t0ken-value")}, Query: "ts(errors)",
 		Value:  answer(series([2]string{"30", "9"}, [2]string{"2", "1.5"}, [2]string{"-20", "7"})),
 		NoData: []string{answer(""), `{"query":"ts(errors)"}`, answer(series([2]string{"2", "null"}))},
 		Invalid: []string{
@@ -83,7 +80,11 @@ func TestRequestsAndAddresses(t *testing.T) {
 	if want := "GET /api/v2/chart/api?g=s&p=1&q=ts%28errors%29&s=1000000"; lastRequest != want || metric.OutcomeOf(err) != release.NoData {
 		t.Errorf("requested %s, %v, want %s", lastRequest, err, want)
 	}
-	if querier, err = newQuerier(client, "example.wavefront.com", "t"); err != nil || querier.endpoint.String() != "https://example.wavefront.com/api/v2/chart/api" {
+	online := provider{querier}.Online(t.Context())
+	if want := "GET /api/v2/source?limit=1"; lastRequest != want || online != nil {
+		t.Errorf("online: requested %s, %v, want %s", lastRequest, online, want)
+	}
+	if querier, err = newQuerier(client, "example.wavefront.com", "t"); err != nil || querier.server.String() != "https://example.wavefront.com" {
 		t.Errorf("the name of a host: %v, %v", querier, err)
 	}
 	if _, err := newQuerier(client, "example.wavefront.com", ""); err == nil || err.Error() != "API token not found" {

@@ -1,6 +1,6 @@
 // Package web sends a request to any address and reads the value at a JSONPath of the response.
 //
-// It knows HTTP and JSON. It must not know what the value means, or any other provider.
+// It knows HTTP, JSON and the queries of MetricTemplates for it. It must not know what the value means, or any other provider.
 package web
 
 import (
@@ -24,9 +24,10 @@ const (
 	defaultPath    = "{$}"
 )
 
-// Service serves analyses. cluster is the API server, which they may query without credentials wherever it is.
+// Service serves both APIs. cluster is the API server, which analyses may query without credentials wherever it is.
 func Service(cluster metric.Cluster) metric.Service {
 	return metric.Service{
+		TemplateType: Type, NewProvider: newTemplateProvider,
 		AnalysisType: "Web",
 		NewMeasurement: func(_ context.Context, r metric.AnalysisRequest) (metric.Measurement, error) {
 			return newMeasurement(r, cluster)
