@@ -7,6 +7,7 @@
 package chat
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,7 +18,7 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// maxResponse bounds a response, of which at most an error code is used.
+// maxResponse bounds a response, of which in most cases at most an error code is used.
 const maxResponse = 64 << 10
 
 // Request is one message for one service.
@@ -30,6 +31,8 @@ type Request struct {
 	Body        []byte
 	// Timeout bounds the attempt.
 	Timeout time.Duration
+	// MaxResponse bounds the response, in bytes; zero: 64 KiB.
+	MaxResponse int64
 	// Proxy is the URL of a proxy; empty: the proxy of the environment.
 	Proxy      string
 	SkipVerify bool
@@ -42,13 +45,13 @@ func Send(ctx context.Context, client *outbound.Client, r Request) ([]byte, erro
 		r.Method = http.MethodPost
 	}
 	response, err := client.Do(ctx, outbound.Request{
-		Method: r.Method, URL: r.URL, Header: r.Header, Body: r.Body, Limit: maxResponse, Timeout: r.Timeout, Proxy: r.Proxy, SkipVerify: r.SkipVerify,
+		Method: r.Method, URL: r.URL, Header: r.Header, Body: r.Body, Limit: cmp.Or(r.MaxResponse, maxResponse), Timeout: r.Timeout, Proxy: r.Proxy, SkipVerify: r.SkipVerify,
 	})
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("send message: %w", err)
 	case !response.IsSuccess():
-		return nil, newStatusError(r.Service, response)
+		return nil, NewStatusError(r.Service, response)
 	default:
 		return response.Body, nil
 	}
@@ -76,8 +79,8 @@ type StatusError struct {
 	response outbound.Response
 }
 
-// newStatusError returns an error without the body of the response.
-func newStatusError(service string, response outbound.Response) *StatusError {
+// NewStatusError returns the error for a response, without its body.
+func NewStatusError(service string, response outbound.Response) *StatusError {
 	response.Body = nil
 	return &StatusError{service: service, response: response}
 }
@@ -86,6 +89,9 @@ func (e *StatusError) Error() string { return e.service + " answered " + e.respo
 
 // Code returns the HTTP status.
 func (e *StatusError) Code() int { return e.response.Code }
+
+// Header returns a header of the response. It may contain secrets.
+func (e *StatusError) Header(name string) string { return e.response.Header.Get(name) }
 
 // RetryAfter reports whether an error of Send is transient, because the service was unreachable or overloaded, and for how
 // long the service asks not to be called: up to half a minute, 0 if it does not ask.

@@ -45,7 +45,8 @@ func (s sendFunc) Send(ctx context.Context, m Message) error { return s(ctx, m) 
 
 // constructors create senders from their options, by type.
 var constructors = map[string]func(caller, []byte) (Sender, error){
-	"alertmanager": withOptions(newAlertmanager), "email": withOptions(newEmail), "gcppubsub": withOptions(newPubSub), "googlechat": withOptions(newGoogleChat),
+	"alertmanager": withOptions(newAlertmanager), "awssqs": withOptions(newSQS), "email": withOptions(newEmail), "gcppubsub": withOptions(newPubSub),
+	"github": withOptions(newGitHub), "googlechat": withOptions(newGoogleChat),
 	"grafana": withOptions(newGrafana), "mattermost": withOptions(newMattermost), "nats": withOptions(newNATS), "newrelic": withOptions(newNewRelic), "opsgenie": withOptions(newOpsgenie),
 	"pagerduty": withOptions(newPagerDuty), "pagerdutyv2": withOptions(newPagerDutyEvents), "pushover": withOptions(newPushover), "rocketchat": withOptions(newRocketChat), "slack": withOptions(newSlack),
 	"teams": withOptions(newTeams), "teams-workflows": withOptions(newTeamsWorkflows), "telegram": withOptions(newTelegram), "webex": withOptions(newWebex), "webhook": withOptions(newWebhook),

@@ -55,6 +55,9 @@ func (f *fakeService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			if strings.HasPrefix(value, "Bearer eyJ") {
 				value = "Bearer signed" // the signature is different each time
 			}
+			if scheme, _, signed := strings.Cut(value, " Credential="); signed {
+				value = scheme
+			}
 			header[name] = value
 		}
 	}
@@ -252,6 +255,55 @@ var serviceCases = map[string]serviceCase{
 		want: []recordedRequest{{"POST /v2/enqueue", jsonHeader, `{"client":"Serin","client_url":"https://x","event_action":"trigger",` +
 			`"payload":{"group":"g","severity":"error","source":"src","summary":"s"},"routing_key":"K"}`}},
 	},
+	"awssqs": {
+		kind: "awssqs", options: "{region: eu-west-1, queue: releases, account: '123456789012', key: K, secret: S, endpointUrl: HERE}",
+		template: `{message: hi, awssqs: {messageAttributes: {team: shop}, messageGroupId: g, messageDeduplicationId: d}}`, answer: answerAsSQS,
+		want: []recordedRequest{
+			{"POST /", sqsHeader, `{"QueueName":"releases","QueueOwnerAWSAccountId":"123456789012"}`},
+			{"POST /", sqsHeader, `{"MessageAttributes":{"team":{"DataType":"String","StringValue":"shop"}},"MessageBody":"hi",` +
+				`"MessageDeduplicationId":"d","MessageGroupId":"g","QueueUrl":"https://sqs.example/1/q"}`},
+		},
+	},
+	"awssqs with a recipient": {
+		kind: "awssqs", options: "{region: eu-west-1, key: K, secret: S, endpointUrl: HERE}", recipient: "on-call", template: `{message: hi}`, answer: answerAsSQS,
+		want: []recordedRequest{
+			{"POST /", sqsHeader, `{"QueueName":"on-call"}`}, {"POST /", sqsHeader, `{"MessageBody":"hi","QueueUrl":"https://sqs.example/1/q"}`},
+		},
+	},
+	"github": {
+		kind: "github", options: "{appID: 1234567, installationID: '89', privateKey: '" + gitHubKey() + "', enterpriseBaseURL: HERE}",
+		template: `{message: "` + strings.Repeat("é", 150) + `", github: {repoURLPath: 'https://github.com/acme/cart.git', revisionPath: 'c0ffee', ` +
+			`status: {state: success, label: release/cart, targetURL: 'https://x'}}}`, answer: answerAsGitHub,
+		want: []recordedRequest{
+			{"POST /api/v3/app/installations/89/access_tokens", gitHubHeader("Bearer signed", false), ""},
+			{"POST /api/v3/repos/acme/cart/statuses/c0ffee", gitHubHeader("Bearer T", true), `{"state":"success","context":"release/cart","target_url":"https://x","description":"` + strings.Repeat("é", 139) + `…"}`},
+		},
+	},
+	"github with all calls": {
+		kind: "github", options: "{token: T, enterpriseBaseURL: HERE/own/v3}", answer: answerAsGitHub,
+		template: `{message: hi, github: {repoURLPath: 'git@github.com:acme/cart.git', revisionPath: c0ffee, status: {state: success}, ` +
+			`checkRun: {name: release, status: completed, conclusion: success, details_url: 'https://x', output: {title: t}}, ` +
+			`deployment: {state: success, environment: production, environmentURL: 'https://e', logURL: 'https://l', autoMerge: false, requiredContexts: []}, ` +
+			`pullRequestComment: {content: released, commentTag: cart}}}`,
+		want: []recordedRequest{
+			{"POST /own/v3/repos/acme/cart/statuses/c0ffee", gitHubHeader("Bearer T", true), `{"state":"success","context":"","target_url":"","description":"hi"}`},
+			{"POST /own/v3/repos/acme/cart/check-runs", gitHubHeader("Bearer T", true), `{"name":"release","head_sha":"c0ffee","status":"completed","conclusion":"success","details_url":"https://x","output":{"title":"t"}}`},
+			{"GET /own/v3/repos/acme/cart/deployments?environment=production&per_page=1&ref=c0ffee", gitHubHeader("Bearer T", false), ""},
+			{"POST /own/v3/repos/acme/cart/deployments", gitHubHeader("Bearer T", true), `{"auto_merge":false,"description":"hi","environment":"production","ref":"c0ffee","required_contexts":[]}`},
+			{"POST /own/v3/repos/acme/cart/deployments/42/statuses", gitHubHeader("Bearer T", true), `{"state":"success","log_url":"https://l","environment_url":"https://e","description":"hi"}`},
+			{"GET /own/v3/repos/acme/cart/commits/c0ffee/pulls?per_page=10", gitHubHeader("Bearer T", false), ""},
+			{"GET /own/v3/repos/acme/cart/issues/7/comments?per_page=100", gitHubHeader("Bearer T", false), ""},
+			{"PATCH /own/v3/repos/acme/cart/issues/comments/5", gitHubHeader("Bearer T", true), `{"body":"<!-- notification: cart -->\nreleased"}`},
+		},
+	},
+	"github, a comment only": {
+		kind: "github", options: "{token: T, enterpriseBaseURL: HERE}", recipient: "comment", answer: answerAsGitHub,
+		template: `{message: hi, github: {repoURLPath: acme/cart, revisionPath: c0ffee, status: {state: success}, pullRequestComment: {content: released}}}`,
+		want: []recordedRequest{
+			{"GET /api/v3/repos/acme/cart/commits/c0ffee/pulls?per_page=10", gitHubHeader("Bearer T", false), ""},
+			{"POST /api/v3/repos/acme/cart/issues/7/comments", gitHubHeader("Bearer T", true), `{"body":"released"}`},
+		},
+	},
 	"newrelic": {
 		kind: "newrelic", options: "{apiKey: K, apiURL: HERE}", recipient: "42", template: "{message: hi, newrelic: {revision: r}}", answer: respond(201, ""),
 		want: []recordedRequest{{"POST /v2/applications/42/deployments.json", jsonHeaderWith("X-Api-Key", "K"), `{"deployment":{"description":"hi","revision":"r"}}`}},
@@ -387,6 +439,14 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 		{"alertmanager", "{}", "option targets is empty"},
 		{"email", "{host: x}", "option from is empty"},
 		{"rocketchat", "{serverUrl: x}", "option email is empty"},
+		{"awssqs", "{region: 'evil.example/'}", "option region is not the name of a region"},
+		{"awssqs", "{region: eu-west-1, account: '12'}", "option account is not the number of an account"},
+		{"awssqs", "{region: eu-west-1, key: K}", "key and secret belong together"},
+		{"awssqs", "{region: eu-west-1, endpointUrl: 'https://evil.example'}", "endpointUrl needs key and secret"},
+		{"awssqs", "{region: eu-west-1, key: K, secret: S, endpointUrl: evil}", "option endpointUrl: the address must begin with"},
+		{"github", "{}", "option appID is empty"},
+		{"github", "{appID: 1, installationID: 2, privateKey: Secret}", "option privateKey is not the key of an app"},
+		{"github", "{token: T, enterpriseBaseURL: evil}", "option enterpriseBaseURL: the address must begin with"},
 		{"gcppubsub", "{}", "option project is empty"},
 		{"gcppubsub", "{project: ../shop}", "option project is not the name of a project"},
 		{"gcppubsub", "{project: shop, keyFile: /x, serviceAccountKey: Secret}", "exclude each other"},
@@ -404,6 +464,11 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 		"no labels":              {"alertmanager", "message: x", "", "alertmanager.labels"},
 		"no part":                {"pagerdutyv2", "message: x", "ops", "no part pagerdutyv2"},
 		"cards":                  {"googlechat", "googlechat: {cards: '{a: b}'}", "ops", "not a YAML list"},
+		"a queue of another":     {"awssqs", "message: x", "https://evil.example/q", "not the name of a queue"},
+		"no repository":          {"github", "message: x", "", "github.repoURLPath of the template is"},
+		"a repository's path":    {"github", "github: {repoURLPath: 'https://github.com/acme/..', revisionPath: a, status: {}}", "", "github.repoURLPath of the template is"},
+		"a revision's path":      {"github", "github: {repoURLPath: a/b, revisionPath: '../../../x', status: {}}", "", "github.revisionPath of the template is"},
+		"nothing for GitHub":     {"github", "github: {repoURLPath: a/b, revisionPath: a, status: {}}", "deployment", "correct the subscription to status, checkRun, deployment, comment or nothing"},
 		"a topic of another":     {"gcppubsub", "message: x", "../../other/topics/x", "not the name of a topic"},
 		"a thread":               {"telegram", "message: x", "-1|x", "is not a number"},
 	} {
