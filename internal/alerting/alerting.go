@@ -1,7 +1,7 @@
-// Package alerting sends the alerts of Canaries to the chats of AlertProviders and of the flags. The notifications of
-// Rollouts are in package notification.
+// Package alerting sends the alerts of Canaries to the chats and services of AlertProviders, and to the chats of the flags. The
+// notifications of Rollouts are in package notification, whose services it shares.
 //
-// It knows the payloads of Flagger and which severities an alert entry selects. It must not know why an alert is sent, the
+// It knows the payloads of Flagger, the default content for services, and which severities an alert entry selects. It must not know why an alert is sent, the
 // Kubernetes API, or queues: it makes one attempt, and the caller decides about another one.
 package alerting
 
@@ -25,6 +25,8 @@ type Message struct {
 	Severity release.Severity
 	// Fields are shown below the text, in this order.
 	Fields []Field
+	// At is the time of the alert.
+	At time.Time
 }
 
 // Field is a titled value.
@@ -46,6 +48,11 @@ type Options struct {
 	Proxy string
 	// Token is the bearer token for Slack. Other chats ignore it.
 	Token string
+
+	// Namespace of the AlertProvider, Secret the data of its Secret, and Recipient its channel without a default, for services.
+	Namespace string
+	Secret    map[string][]byte
+	Recipient string
 }
 
 // timeout bounds one attempt.
@@ -65,10 +72,10 @@ func rank(s release.Severity) int {
 	}
 }
 
-// Types returns the supported values of spec.type of an AlertProvider.
-func Types() []string { return []string{"slack", "msteams", "discord", "rocket", "gchat"} }
+// ChatTypes returns the types of chats with a format of their own.
+func ChatTypes() []string { return []string{"slack", "msteams", "discord", "rocket", "gchat"} }
 
-// New returns the sender of a type. It checks the options and sends no request.
+// New returns the sender of a chat. It checks the options and sends no request.
 func New(client *outbound.Client, chatType string, o Options) (Sender, error) {
 	if o.Username == "" {
 		o.Username = "flagger"

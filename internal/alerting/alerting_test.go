@@ -236,7 +236,7 @@ func TestErrorsContainNoSecret(t *testing.T) {
 		{200, "http://169.254.169.254", "send message: ", false},
 	} {
 		server.code = c.code
-		for _, chatType := range alerting.Types() {
+		for _, chatType := range alerting.ChatTypes() {
 			err := newSender(t, chatType, alerting.Options{URL: c.url + "/x?key=hunter2"}).Send(t.Context(), alerting.Message{})
 			_, again := chat.RetryAfter(err, time.Now())
 			if err == nil || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "hunter2") || again != c.transient {
@@ -269,7 +269,7 @@ func TestRetryAfterOfChats(t *testing.T) {
 		{429, "", 0},
 		{500, "7", 0},
 	} {
-		for _, chatType := range alerting.Types() {
+		for _, chatType := range alerting.ChatTypes() {
 			address := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 				if c.asked != "" {
 					w.Header().Set("Retry-After", c.asked)
@@ -295,7 +295,7 @@ func serve(t *testing.T, handler http.HandlerFunc) string {
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	other := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the other host was called") })
 	for _, code := range []int{301, 302, 303, 307, 308} {
-		for _, chatType := range alerting.Types() {
+		for _, chatType := range alerting.ChatTypes() {
 			address := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other, code) })
 			err := newSender(t, chatType, alerting.Options{URL: address, Token: "hunter2"}).Send(t.Context(), alerting.Message{Text: "Done."})
 			if _, again := chat.RetryAfter(err, time.Now()); err == nil || again {
@@ -308,7 +308,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 // TestResponsesAreBounded uses a server that sends data until the client closes the connection.
 func TestResponsesAreBounded(t *testing.T) {
 	for _, code := range []int{200, 500} {
-		for _, chatType := range alerting.Types() {
+		for _, chatType := range alerting.ChatTypes() {
 			hungUp := make(chan struct{})
 			address := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 				defer close(hungUp)
@@ -332,7 +332,7 @@ func TestSlowChatEndsWithItsContext(t *testing.T) {
 		_, _ = io.Copy(io.Discard, r.Body) // a server notices a closed connection only after the body
 		<-r.Context().Done()
 	})
-	for _, chatType := range alerting.Types() {
+	for _, chatType := range alerting.ChatTypes() {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, errors.New("too slow"))
 		err := newSender(t, chatType, alerting.Options{URL: address}).Send(ctx, alerting.Message{})
 		cancel()

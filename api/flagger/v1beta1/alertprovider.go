@@ -2,7 +2,7 @@ package v1beta1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// AlertProvider is a chat service that receives alerts about releases.
+// AlertProvider is a chat or another service that receives alerts about releases.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=alertproviders,singular=alertprovider,scope=Namespaced,categories=all
@@ -15,7 +15,7 @@ type AlertProvider struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// Spec defines the chat service and its address.
+	// Spec defines the service and its address.
 	// +optional
 	Spec AlertProviderSpec `json:"spec,omitzero"`
 	// Status is not used.
@@ -33,13 +33,14 @@ type AlertProviderList struct {
 	Items           []AlertProvider `json:"items"`
 }
 
-// AlertProviderSpec defines a chat service and its address, which is set by address or by secretRef.
+// AlertProviderSpec defines a service and its address or options, which are set by address or by secretRef.
 type AlertProviderSpec struct {
-	// Type of the chat service.
-	// +kubebuilder:validation:Enum=slack;msteams;discord;rocket;gchat
+	// Type of the service: a chat that Flagger has too (slack, msteams, discord, rocket, gchat), or a service of notifications.
+	// +kubebuilder:validation:Enum=slack;msteams;discord;rocket;gchat;alertmanager;awssqs;email;gcppubsub;github;googlechat;grafana;mattermost;nats;newrelic;opsgenie;pagerduty;pagerdutyv2;pushover;rocketchat;teams;teams-workflows;telegram;webex;webhook
 	Type string `json:"type"`
 
-	// Channel that receives the messages. Defaults to general.
+	// Channel that receives the messages. Defaults to general for the chats. For other services it is the recipient, such as
+	// an email address; some need none.
 	// +optional
 	Channel string `json:"channel,omitempty"`
 
@@ -55,8 +56,9 @@ type AlertProviderSpec struct {
 	// +optional
 	Proxy string `json:"proxy,omitempty"`
 
-	// SecretRef names a Secret in the namespace of the AlertProvider. Its key address contains the URL, and its optional key
-	// token a token.
+	// SecretRef names a Secret in the namespace of the AlertProvider. For the chats, its key address contains the URL, and its
+	// optional key token a token. For other services, its key options contains their options in YAML, in which $KEY refers to
+	// another key, and its optional key template a template in YAML.
 	// +optional
 	SecretRef *SecretReference `json:"secretRef,omitempty"`
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -133,5 +134,38 @@ func TestAMissingAlertProviderIsReportedOnceAndBlocksNothing(t *testing.T) {
 	i := slices.IndexFunc(view.Gates, func(g release.GateView) bool { return g.IsNotice() })
 	if view.State != release.Idle || i < 0 || view.Gates[i].Name != "references" || view.Gates[i].Message != warning {
 		t.Errorf("the view shows %s %+v", view.State, view.Gates)
+	}
+}
+
+// TestAServiceOfNotificationsReceivesAlerts: its options are in the Secret of the AlertProvider.
+func TestAServiceOfNotificationsReceivesAlerts(t *testing.T) {
+	received := make(chan string, 10)
+	pager := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		received <- r.URL.Path + " " + string(body)
+	}))
+	t.Cleanup(pager.Close)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "pager"}, Data: map[string][]byte{
+		"key": []byte("K"), "options": []byte("{serviceKeys: {on-call: $key}, apiURL: '" + pager.URL + "'}"),
+	}}
+	provider := &flaggerv1.AlertProvider{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "pager"}}
+	provider.Spec = flaggerv1.AlertProviderSpec{Type: "pagerdutyv2", Channel: "on-call", SecretRef: &flaggerv1.SecretReference{Name: "pager"}}
+	cart := canaryWithQueries("cart", pager.URL, pager.URL)
+	cart.Spec.Analysis.Webhooks, cart.Spec.Analysis.Metrics = nil, nil
+	cart.Spec.Analysis.Alerts = []flaggerv1.CanaryAlert{{Name: "pager", ProviderRef: flaggerv1.CrossNamespaceObjectReference{Name: "pager"}}}
+	w := newTestCluster(t, outbound.Policy{AllowLoopback: true}, secret, provider, cart)
+	w.waitForPhase(t, client.ObjectKeyFromObject(cart), flaggerv1.CanaryPhaseInitialized)
+	last := ""
+	w.waitFor(t, "an alert", func() (bool, string) {
+		select {
+		case last = <-received:
+		default:
+		}
+		return last != "", "no request yet"
+	})
+	for _, want := range []string{"/v2/enqueue ", `"routing_key":"K"`, `"severity":"info"`, `"source":"cart.shop"`, "initialization completed"} {
+		if !strings.Contains(last, want) {
+			t.Errorf("the request does not contain %s: %s", want, last)
+		}
 	}
 }

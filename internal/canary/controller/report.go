@@ -131,7 +131,7 @@ func analysisOf(c *flaggerv1.Canary) flaggerv1.CanaryAnalysis {
 
 // queueAlerts queues one message per alert provider that wants its severity.
 func (r *Reporter) queueAlerts(ctx context.Context, key types.NamespacedName, c *flaggerv1.Canary, plan canary.Plan, alert release.Alert) {
-	message := alerting.Message{Canary: c.Name + "." + c.Namespace, Text: alert.Message, Severity: alert.Severity, Fields: r.alertFields(c, plan, alert)}
+	message := alerting.Message{Canary: c.Name + "." + c.Namespace, Text: alert.Message, Severity: alert.Severity, Fields: r.alertFields(c, plan, alert), At: r.Clock.Now()}
 	entries := analysisOf(c).Alerts
 	if len(entries) == 0 {
 		if r.AlertSender != nil {
@@ -175,19 +175,25 @@ func (r *Reporter) alertSender(ctx context.Context, key types.NamespacedName) (a
 	if err := r.Client.Get(ctx, key, provider); err != nil {
 		return nil, fmt.Errorf("alert provider %s.%s error: %w", key.Name, key.Namespace, err)
 	}
-	options := alerting.Options{URL: provider.Spec.Address, Username: provider.Spec.Username, Channel: provider.Spec.Channel, Proxy: provider.Spec.Proxy}
+	options := alerting.Options{
+		URL: provider.Spec.Address, Username: provider.Spec.Username, Channel: provider.Spec.Channel, Proxy: provider.Spec.Proxy,
+		Namespace: key.Namespace, Recipient: provider.Spec.Channel,
+	}
 	if ref := provider.Spec.SecretRef; ref != nil {
 		secret := &corev1.Secret{}
 		if err := r.Reader.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: ref.Name}, secret); err != nil {
 			return nil, fmt.Errorf("alert provider %s.%s secretRef error: %w", key.Name, key.Namespace, err)
 		}
 		address, ok := secret.Data["address"]
-		if !ok {
+		if !ok && alerting.RequiresAddress(provider.Spec.Type) {
 			return nil, fmt.Errorf("alert provider %s.%s secret does not contain an address", key.Name, key.Namespace)
 		}
-		options.URL, options.Token = string(address), string(secret.Data["token"])
+		if ok {
+			options.URL, options.Token = string(address), string(secret.Data["token"])
+		}
+		options.Secret = secret.Data
 	}
-	sender, err := r.NewAlertSender(string(provider.Spec.Type), options)
+	sender, err := r.NewAlertSender(provider.Spec.Type, options)
 	if err != nil {
 		return nil, fmt.Errorf("alert provider %s.%s error: %w", key.Name, key.Namespace, err)
 	}
