@@ -140,14 +140,15 @@ func (s *serviceSender) newConfig() (*notification.Config, error) {
 		keys["template."+keyTemplate] = string(own)
 	}
 	config := notification.NewConfig(keys, hidden).ForNamespace(s.options.Namespace)
-	for _, problem := range config.Problems() {
-		key := keyTemplate
-		if strings.HasPrefix(problem.Key, "service.") {
-			key = keyOptions
-		}
-		return config, fmt.Errorf("the key %s of the secret: %s", key, problem.Text)
+	problems := config.Problems()
+	if len(problems) == 0 {
+		return config, nil
 	}
-	return config, nil
+	key := keyTemplate
+	if strings.HasPrefix(problems[0].Key, "service.") {
+		key = keyOptions
+	}
+	return config, fmt.Errorf("the key %s of the secret: %s", key, problems[0].Text)
 }
 
 // addressOptions returns the options of a webhook of which only the address is known.

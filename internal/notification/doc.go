@@ -1,4 +1,4 @@
-// Package notification decides which messages about a Rollout are due, and renders their content.
+// Package notification decides which messages about a Rollout, an AnalysisRun or an Experiment are due, and renders their content.
 //
 // It reads the ConfigMap and the Secret of Argo's notifications: triggers, templates, services, subscriptions. It is a
 // function of values: it must not know clients, clocks, or how a service is reached. The senders are in
@@ -11,7 +11,7 @@ const (
 	ConfigMapName = "argo-rollouts-notification-configmap"
 	SecretName    = "argo-rollouts-notification-secret" // the name of a Secret, not a credential
 
-	// NotifiedAnnotation is the annotation of a Rollout that contains its SentLog.
+	// NotifiedAnnotation is the annotation of an object that contains its SentLog.
 	NotifiedAnnotation = "notified.notifications.argoproj.io"
 
 	subscribePrefix         = "notifications.argoproj.io/subscribe."

@@ -20,8 +20,11 @@ type Message struct {
 // Situation is the state against which triggers and templates are evaluated.
 type Situation struct {
 	// Rollout and Runs are decoded JSON: the Rollout with its pod template, and the AnalysisRuns of its newest revision.
+	// Rollout may also be an AnalysisRun or an Experiment: templates for Argo Rollouts find an Experiment by the name rollout.
 	Rollout map[string]any
 	Runs    []any
+	// Variable is the additional name of an object that is not a Rollout; empty: none.
+	Variable string
 	// Event is the event that occurred; the zero value: the Rollout has changed.
 	Event release.Event
 	Now   time.Time
@@ -33,7 +36,7 @@ func (c *Config) Vars(s Situation) map[string]any {
 	for key, value := range c.secrets {
 		secrets[key] = value
 	}
-	return map[string]any{
+	vars := map[string]any{
 		"rollout": s.Rollout, "analysisRuns": s.Runs, "secrets": secrets,
 		"event": map[string]any{"type": string(s.Event.Type), "reason": s.Event.Reason, "message": s.Event.Message},
 		"time": map[string]any{
@@ -41,6 +44,10 @@ func (c *Config) Vars(s Situation) map[string]any {
 			"Parse": func(text string) (time.Time, error) { return time.Parse(time.RFC3339, text) },
 		},
 	}
+	if s.Variable != "" {
+		vars[s.Variable] = s.Rollout
+	}
+	return vars
 }
 
 // MayFire reports whether an event, or a change for the zero value, may make one of these messages due. It is cheap, because

@@ -39,9 +39,21 @@ func readSubscriptions(text string) ([]subscription, error) {
 	return all, nil
 }
 
-// Subject is the Rollout that a message is about.
+// Subject is the object that a message is about.
 type Subject struct {
 	Labels, Annotations map[string]string
+	// AnnotationsOnly reports that the subscriptions of the configuration do not apply.
+	AnnotationsOnly bool
+}
+
+// IsSubscribed reports whether the annotations of an object may subscribe recipients. It is cheap.
+func IsSubscribed(annotations map[string]string) bool {
+	for key := range annotations {
+		if key == subscriptionsAnnotation || strings.HasPrefix(key, subscribePrefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // Destinations returns the recipients that are subscribed to each trigger, without duplicates.
@@ -55,7 +67,7 @@ func (c *Config) Destinations(s Subject) map[string][]Destination {
 		}
 	}
 	for _, sub := range c.subscriptions {
-		if !sub.selector.Matches(labels.Set(s.Labels)) {
+		if s.AnnotationsOnly || !sub.selector.Matches(labels.Set(s.Labels)) {
 			continue
 		}
 		triggers := sub.triggers

@@ -112,7 +112,7 @@ func (c condition) evaluate(ctx context.Context, vars map[string]any) (condition
 	return out, nil
 }
 
-// eventReasons are the reasons of all events about a Rollout. A trigger with the name of one is evaluated for that event; any
+// eventReasons are the reasons of all events about a Rollout, and those about an AnalysisRun or an Experiment. A trigger with the name of one is evaluated for that event; any
 // other trigger whenever the Rollout changes.
 var eventReasons = []string{
 	"RolloutAddedToInformer", "RolloutDeleted", "RolloutUpdated", "NewReplicaSetCreated", "ReplicaSetCreateError", "ReplicaSetUpdateError",
@@ -122,6 +122,9 @@ var eventReasons = []string{
 	"PatchingALBIngress", "TrafficSplitCreated", "TrafficSplitNotCreated", "UpdatedDestinationRule", "AnalysisRunPending", "AnalysisRunRunning",
 	"AnalysisRunSuccessful", "AnalysisRunFailed", "AnalysisRunError", "AnalysisRunInconclusive", "ExperimentCreated", "StepPluginTransition",
 	"ReconciliationError", "TrafficImbalance", "LeftToArgoRollouts", "RolloutAdopted",
+	"MetricSuccessful", "MetricFailed", "MetricError", "MetricInconclusive", "IntervalTooShort", "AnalysisRunTerminating", "InvalidSpec",
+	"ExperimentPending", "ExperimentRunning", "ExperimentSuccessful", "ExperimentFailed", "ExperimentError", "ExperimentInconclusive",
+	"TemplateProgressing", "TemplateRunning", "TemplateSuccessful", "TemplateFailed", "TemplateError",
 }
 
 var eventTriggers = func() []string {

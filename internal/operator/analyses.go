@@ -15,6 +15,7 @@ import (
 	"github.com/serin-dev/serin/internal/analysis/launch"
 	"github.com/serin-dev/serin/internal/analysis/measure"
 	experimentcontroller "github.com/serin-dev/serin/internal/experiment/controller"
+	"github.com/serin-dev/serin/internal/notification/dispatch"
 	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/queryrunner"
 	"github.com/serin-dev/serin/internal/reconciler"
@@ -33,7 +34,7 @@ const (
 )
 
 // serveAnalyses adds the controller of AnalysisRuns, which reads from the caches of Rollouts.
-func (p process) serveAnalyses(ctx context.Context, own cluster.Cluster, newRecorder func() *telemetry.Recorder) error {
+func (p process) serveAnalyses(ctx context.Context, own cluster.Cluster, recorder *telemetry.Recorder, notifications *dispatch.Dispatcher) error {
 	clk := clock.RealClock{}
 	jobs, jobCache, err := p.newJobRunner(own)
 	if err != nil {
@@ -55,7 +56,7 @@ func (p process) serveAnalyses(ctx context.Context, own cluster.Cluster, newReco
 		return fmt.Errorf("add the query runner of AnalysisRuns: %w", err)
 	}
 	reconciler := analysiscontroller.New(analysiscontroller.Parts{
-		Client: own.GetClient(), Clock: clk, Queries: queries, Recorder: newRecorder(), Jobs: jobs, Metrics: p.metrics, Shards: p.shards.held(),
+		Client: own.GetClient(), Clock: clk, Queries: queries, Recorder: recorder, Notifications: notifications, Jobs: jobs, Metrics: p.metrics, Shards: p.shards.held(),
 		InstanceID: p.flags.Argo.InstanceID,
 	})
 	p.shards.onChange(reconciler.RequeueShard(queue))
@@ -94,12 +95,15 @@ func (p process) newJobRunner(own cluster.Cluster) (*measure.Jobs, cache.Cache, 
 	return jobs, remote.GetCache(), nil
 }
 
-// serveExperiments adds the controller of Experiments. rollouts is the event recorder of the controller of Rollouts.
-func (p process) serveExperiments(own cluster.Cluster, runs *launch.Launcher, recorder, rollouts *telemetry.Recorder) error {
+// experimentRecorders are the event recorders of the controllers of Experiments and of Rollouts.
+type experimentRecorders struct{ own, rollouts *telemetry.Recorder }
+
+// serveExperiments adds the controller of Experiments.
+func (p process) serveExperiments(own cluster.Cluster, runs *launch.Launcher, recorders experimentRecorders, notifications *dispatch.Dispatcher) error {
 	queue := &reconciler.Queue{}
 	reconciler := experimentcontroller.New(experimentcontroller.Parts{
-		Client: own.GetClient(), Clock: clock.RealClock{}, Launcher: runs, Recorder: recorder, Rollouts: rollouts, Metrics: p.metrics,
-		Shards: p.shards.held(), InstanceID: p.flags.Argo.InstanceID,
+		Client: own.GetClient(), Clock: clock.RealClock{}, Launcher: runs, Recorder: recorders.own, Rollouts: recorders.rollouts, Metrics: p.metrics,
+		Notifications: notifications, Shards: p.shards.held(), InstanceID: p.flags.Argo.InstanceID,
 	})
 	p.shards.onChange(reconciler.RequeueShard(queue))
 	return reconciler.Add(p.mgr, queue, experimentcontroller.Options{Workers: p.flags.Argo.ExperimentThreads, Cache: own.GetCache()})

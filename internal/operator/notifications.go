@@ -19,7 +19,7 @@ import (
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
-// newNotifications returns the dispatcher of notifications about Rollouts, or nil if their configuration may not be read. The
+// newNotifications returns the dispatcher of notifications about Rollouts, AnalysisRuns and Experiments, or nil if their configuration may not be read. The
 // permissions of earlier versions did not include it, and a forbidden watch would be retried indefinitely.
 func (p process) newNotifications(ctx context.Context, own cluster.Cluster, writes client.Client, recorder *telemetry.Recorder) (*dispatch.Dispatcher, error) {
 	f := p.flags

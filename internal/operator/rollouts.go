@@ -74,16 +74,16 @@ func (p process) serveRollouts(ctx context.Context) error {
 	newRecorder := func() *telemetry.Recorder {
 		return telemetry.NewRecorder(events, p.outbox, clk, controller.Component)
 	}
-	if err := p.serveAnalyses(ctx, own, newRecorder); err != nil || len(f.Argo.Controllers) > 0 {
+	recorder := newRecorder()
+	notifications, err := p.newNotifications(ctx, own, consistent, recorder)
+	if err != nil {
+		return err
+	}
+	if err := p.serveAnalyses(ctx, own, newRecorder(), notifications); err != nil || len(f.Argo.Controllers) > 0 {
 		return err
 	}
 	runs := p.newRunLauncher(own, consistent)
-	recorder := newRecorder()
-	if err := p.serveExperiments(own, runs, newRecorder(), recorder); err != nil {
-		return err
-	}
-	notifications, err := p.newNotifications(ctx, own, consistent, recorder)
-	if err != nil {
+	if err := p.serveExperiments(own, runs, experimentRecorders{own: newRecorder(), rollouts: recorder}, notifications); err != nil {
 		return err
 	}
 	istio, err := p.connectIstioPrimary(ctx)

@@ -20,6 +20,8 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/analysis"
 	"github.com/serin-dev/serin/internal/analysis/measure"
+	"github.com/serin-dev/serin/internal/notification"
+	"github.com/serin-dev/serin/internal/notification/dispatch"
 	"github.com/serin-dev/serin/internal/queryrunner"
 	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/release"
@@ -36,6 +38,8 @@ type Parts struct {
 	Recorder *telemetry.Recorder
 	Jobs     *measure.Jobs
 	Metrics  *telemetry.Metrics
+	// Notifications dispatches the notifications about AnalysisRuns; nil: there are none.
+	Notifications *dispatch.Dispatcher
 	// Shards are the shards that this process holds; nil: it reconciles all AnalysisRuns.
 	Shards *sharding.Held
 	// InstanceID of the controller: it ignores runs with another ID. Empty: it reconciles runs without an ID.
@@ -66,6 +70,9 @@ func New(parts Parts) *Reconciler {
 	r.frame.ServeLabelled(argov1.InstanceIDLabel, parts.InstanceID, analysis.FaultDecision, func(key types.NamespacedName) {
 		parts.Queries.Forget(key)
 		r.writePacer.forget(key)
+		if parts.Notifications != nil {
+			parts.Notifications.Forget(argov1.AnalysisRunKind, key)
+		}
 	})
 	return r
 }
@@ -95,7 +102,7 @@ func (r *Reconciler) reconcile(ctx context.Context, run *argov1.AnalysisRun) (re
 	if err := r.frame.WriteStatus(ctx, run, d.Status); err != nil {
 		return r.frame.RetryLater(ctx, key, err)
 	}
-	r.frame.Report(ctx, run, d.Events)
+	r.notify(ctx, run, d.Status, r.frame.Report(ctx, run, d.Events))
 	if d.Status.Phase.Completed() {
 		r.Queries.Forget(key)
 		r.writePacer.forget(key)
@@ -106,6 +113,16 @@ func (r *Reconciler) reconcile(ctx context.Context, run *argov1.AnalysisRun) (re
 		r.Queries.SetAnswerLimit(queryKey, len(run.Spec.Metrics))
 	}
 	return reconcile.Result{RequeueAfter: reconciler.RequeueDelay(r.Clock.Now(), d.Wake)}, nil
+}
+
+// notify sends the notifications about a run with its new status, if its annotations subscribe recipients.
+func (r *Reconciler) notify(ctx context.Context, run *argov1.AnalysisRun, status argov1.AnalysisRunStatus, events []release.Event) {
+	if r.Notifications == nil || !notification.IsSubscribed(run.Annotations) {
+		return
+	}
+	current := *run
+	current.Status = status
+	r.Notifications.Notify(ctx, dispatch.About{Object: &current}, events)
 }
 
 // observe returns the snapshot of a run.
@@ -176,5 +193,8 @@ func runOf(job *batchv1.Job) (types.NamespacedName, bool) {
 func (r *Reconciler) Footprint() reconciler.Footprint {
 	parts := r.frame.Footprint()
 	parts["queries"], parts["pace"] = r.Queries.Keys(), r.writePacer.keys()
+	if r.Notifications != nil {
+		parts["notifications"] = r.Notifications.Keys(argov1.AnalysisRunKind)
+	}
 	return reconciler.FootprintOf(parts)
 }

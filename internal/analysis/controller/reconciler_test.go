@@ -31,9 +31,11 @@ import (
 	"github.com/serin-dev/serin/internal/analysis/measure"
 	"github.com/serin-dev/serin/internal/metric"
 	metricweb "github.com/serin-dev/serin/internal/metric/web"
+	"github.com/serin-dev/serin/internal/notification/dispatch"
 	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/queryrunner"
 	"github.com/serin-dev/serin/internal/reconciler"
+	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/sharding"
 	"github.com/serin-dev/serin/internal/telemetry"
 )
@@ -81,6 +83,12 @@ func open(t *testing.T, instance string, objects ...client.Object) *office {
 	o.reconciler = controller.New(controller.Parts{
 		Client: o.client, Clock: clk, Queries: asking, Recorder: telemetry.NewRecorder(o.client, outbox, clk, "rollouts-controller"), Jobs: jobs,
 		Metrics: shown, InstanceID: instance,
+		Notifications: dispatch.New(dispatch.Parts{
+			Client: o.client, Clock: clk, Outbox: outbox, Metrics: shown, Services: out, Policy: outbound.Policy{AllowLoopback: true}, Namespace: "serin-system",
+			RecordEvent: func(_ context.Context, object client.Object, event release.Event) {
+				t.Errorf("%s: %s", object.GetName(), event.Message)
+			},
+		}),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -21,6 +22,8 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/analysis/launch"
 	"github.com/serin-dev/serin/internal/experiment"
+	"github.com/serin-dev/serin/internal/notification"
+	"github.com/serin-dev/serin/internal/notification/dispatch"
 	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/sharding"
@@ -38,6 +41,8 @@ type Parts struct {
 	// Experiments: it is the recorder of the controller of Rollouts, which knows when a Rollout is deleted.
 	Recorder, Rollouts *telemetry.Recorder
 	Metrics            *telemetry.Metrics
+	// Notifications dispatches the notifications about Experiments; nil: there are none.
+	Notifications *dispatch.Dispatcher
 	// Shards are the shards that this process holds; nil: it reconciles all Experiments.
 	Shards *sharding.Held
 	// InstanceID of the controller: it ignores Experiments with another ID. Empty: it reconciles Experiments without an
@@ -69,7 +74,11 @@ func New(parts Parts) *Reconciler {
 		},
 		Recorder: parts.Recorder,
 	}
-	r.frame.ServeLabelled(argov1.InstanceIDLabel, parts.InstanceID, experiment.FaultDecision, nil)
+	r.frame.ServeLabelled(argov1.InstanceIDLabel, parts.InstanceID, experiment.FaultDecision, func(key types.NamespacedName) {
+		if parts.Notifications != nil {
+			parts.Notifications.Forget(argov1.ExperimentKind, key)
+		}
+	})
 	return r
 }
 
@@ -92,11 +101,23 @@ func (r *Reconciler) reconcile(ctx context.Context, e *argov1.Experiment) (recon
 	if err := r.frame.WriteStatus(ctx, e, d.Status); err != nil {
 		return r.frame.RetryLater(ctx, key, errors.Join(err, applyErr))
 	}
-	r.reportToRollout(ctx, e, r.frame.Report(ctx, e, d.Events))
+	reported := r.frame.Report(ctx, e, d.Events)
+	r.notify(ctx, e, d.Status, reported)
+	r.reportToRollout(ctx, e, reported)
 	if applyErr != nil {
 		return r.frame.RetryLater(ctx, key, applyErr)
 	}
 	return reconcile.Result{RequeueAfter: reconciler.RequeueDelay(r.Clock.Now(), d.Wake)}, nil
+}
+
+// notify sends the notifications about an Experiment with its new status, if its annotations subscribe recipients.
+func (r *Reconciler) notify(ctx context.Context, e *argov1.Experiment, status argov1.ExperimentStatus, events []release.Event) {
+	if r.Notifications == nil || !notification.IsSubscribed(e.Annotations) {
+		return
+	}
+	current := *e
+	current.Status = status
+	r.Notifications.Notify(ctx, dispatch.About{Object: &current}, events)
 }
 
 // applyEffects applies the effects in order, up to the first that fails. A failure that a retry cannot resolve is recorded in
@@ -162,4 +183,10 @@ func (r *Reconciler) reportToRollout(ctx context.Context, e *argov1.Experiment, 
 }
 
 // Footprint returns the size of the state that this process stores about Experiments.
-func (r *Reconciler) Footprint() reconciler.Footprint { return r.frame.Footprint() }
+func (r *Reconciler) Footprint() reconciler.Footprint {
+	parts := r.frame.Footprint()
+	if r.Notifications != nil {
+		parts["notifications"] = r.Notifications.Keys(argov1.ExperimentKind)
+	}
+	return reconciler.FootprintOf(parts)
+}

@@ -2,6 +2,9 @@ package controller_test
 
 import (
 	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -22,6 +25,10 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/analysis/launch"
 	"github.com/serin-dev/serin/internal/experiment/controller"
+	"github.com/serin-dev/serin/internal/notification"
+	"github.com/serin-dev/serin/internal/notification/dispatch"
+	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
@@ -34,6 +41,8 @@ type testCluster struct {
 	client     client.Client
 	reconciler *controller.Reconciler
 	refuse     error // error of the creation of ReplicaSets
+	// messages are the notifications, which are sent when the test attempts them.
+	messages *telemetry.Outbox
 }
 
 func newTestCluster(t *testing.T, objects ...client.Object) *testCluster {
@@ -55,8 +64,18 @@ func newTestCluster(t *testing.T, objects ...client.Object) *testCluster {
 	}).Build()
 	clk := clock.RealClock{}
 	recorder := telemetry.NewRecorder(b.client, telemetry.NewOutbox(clk, logr.Discard()), clk, "rollouts-controller")
+	metrics, policy := telemetry.New(prometheus.NewRegistry()), outbound.Policy{AllowLoopback: true}
+	services := outbound.New(policy)
+	t.Cleanup(services.Close)
+	b.messages = telemetry.NewOutbox(clk, logr.Discard())
 	b.reconciler = controller.New(controller.Parts{
-		Client: b.client, Clock: clk, Recorder: recorder, Rollouts: recorder, Metrics: telemetry.New(prometheus.NewRegistry()),
+		Client: b.client, Clock: clk, Recorder: recorder, Rollouts: recorder, Metrics: metrics,
+		Notifications: dispatch.New(dispatch.Parts{
+			Client: b.client, Clock: clk, Outbox: b.messages, Metrics: metrics, Services: services, Policy: policy, Namespace: "serin-system",
+			RecordEvent: func(_ context.Context, object client.Object, event release.Event) {
+				t.Errorf("%s: %s", object.GetName(), event.Message)
+			},
+		}),
 		Launcher: &launch.Launcher{Client: b.client, ClusterTemplates: b.client, APIReader: b.client},
 	})
 	return b
@@ -231,5 +250,31 @@ func TestPanicIsReportedOnExperiment(t *testing.T) {
 	faulty.broken = false
 	if status := b.reconcileTimes(6); status.Phase != argov1.AnalysisPhaseRunning || status.Message != "" {
 		t.Errorf("mended, and %s %q", status.Phase, status.Message)
+	}
+}
+
+// TestSubscribersOfAnExperimentReceiveItsResult: the message is sent with the result that the Experiment has after the
+// reconciliation.
+func TestSubscribersOfAnExperimentReceiveItsResult(t *testing.T) {
+	received := make(chan string, 10)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		received <- string(body)
+	}))
+	t.Cleanup(server.Close)
+	config := &corev1.ConfigMap{Data: map[string]string{
+		"service.webhook.hook": "url: " + server.URL, "trigger.on-experiment-error": "- send: [ended]",
+		"template.ended": "message: '{{.experiment.metadata.name}} is {{.experiment.status.phase}}: {{.experiment.status.message}}'",
+	}}
+	config.Namespace, config.Name = "serin-system", notification.ConfigMapName
+	e := comparisonExperiment() // its template of the analysis does not exist
+	e.Annotations = map[string]string{"notifications.argoproj.io/subscribe.on-experiment-error.hook": ""}
+	b := newTestCluster(t, e, config)
+	status := b.reconcileTimes(10)
+	for b.messages.AttemptNext(t.Context()) {
+	}
+	close(received)
+	if got, want := <-received, key.Name+" is Error: "+status.Message; got != want || status.Message == "" {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -1,6 +1,6 @@
-// Package dispatch sends the notifications about Rollouts that package notification decides.
+// Package dispatch sends the notifications about Rollouts, AnalysisRuns and Experiments that package notification decides.
 //
-// It reads the configuration and writes the log of sent messages. The reconcile workers only record the state of a Rollout;
+// It reads the configuration and writes the log of sent messages. The reconcile workers only record the state of an object;
 // configurations are parsed, triggers evaluated and templates executed by the outbox, without a lock, a few at a time, and
 // with fair shares for namespaces. It must not know which messages are due, or how services are called.
 package dispatch
@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 
@@ -19,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/chat"
 	"github.com/serin-dev/serin/internal/fairshare"
 	"github.com/serin-dev/serin/internal/notification"
@@ -40,7 +38,7 @@ var errBusy = errors.New("other evaluations of the namespace take too long")
 
 // Parts are the dependencies of a Dispatcher.
 type Parts struct {
-	// Client reads the ConfigMaps and Secrets from caches, and writes Rollouts.
+	// Client reads the ConfigMaps and Secrets from caches, and writes the annotation of Rollouts, AnalysisRuns and Experiments.
 	Client client.Client
 	Clock  clock.PassiveClock
 	// Outbox is for notifications only: a service that does not answer must not delay Kubernetes events.
@@ -53,8 +51,8 @@ type Parts struct {
 	// Rollout may have a configuration too.
 	Namespace   string
 	SelfService bool
-	// RecordEvent records an event about a Rollout.
-	RecordEvent func(ctx context.Context, object *argov1.Rollout, event release.Event)
+	// RecordEvent records an event about an object.
+	RecordEvent func(ctx context.Context, object client.Object, event release.Event)
 	// ReportHealth shows a message to the administrator of Serin; an empty one clears it. It may be nil.
 	ReportHealth func(part, sentence string)
 }
@@ -68,27 +66,15 @@ type Dispatcher struct {
 
 	mu      sync.Mutex
 	configs map[string]*parsedConfig // by namespace
-	// ledgers are the ledgers by name and UID: a Rollout that was deleted and created again has two while messages about the
+	// ledgers are the ledgers by name and UID: an object that was deleted and created again has two while messages about the
 	// former are queued.
-	ledgers map[types.NamespacedName]map[types.UID]*ledger
+	ledgers map[objectKey]map[types.UID]*ledger
 }
 
 // New returns a Dispatcher.
 func New(parts Parts) *Dispatcher {
-	return &Dispatcher{Parts: parts, evaluations: fairshare.NewSemaphore(maxEvaluations), configs: map[string]*parsedConfig{}, ledgers: map[types.NamespacedName]map[types.UID]*ledger{}}
+	return &Dispatcher{Parts: parts, evaluations: fairshare.NewSemaphore(maxEvaluations), configs: map[string]*parsedConfig{}, ledgers: map[objectKey]map[types.UID]*ledger{}}
 }
-
-// About is the Rollout that a notification is about.
-type About struct {
-	// Object is the Rollout as last stored.
-	Object *argov1.Rollout
-	// Spec is its spec with the pod template of the referenced workload; nil: the spec of Object.
-	Spec *argov1.RolloutSpec
-	// Runs lists the AnalysisRuns of the Rollout; it is nil if there are none.
-	Runs func(ctx context.Context) ([]argov1.AnalysisRun, error)
-}
-
-func (a About) key() types.NamespacedName { return client.ObjectKeyFromObject(a.Object) }
 
 // NotifyEvent queues the notifications of an event.
 func (d *Dispatcher) NotifyEvent(ctx context.Context, about About, event release.Event) {
@@ -98,15 +84,24 @@ func (d *Dispatcher) NotifyEvent(ctx context.Context, about About, event release
 	d.queueEvaluation(ctx, about, event)
 }
 
-// NotifyChange queues the notifications of a changed Rollout.
+// NotifyChange queues the notifications of a changed object.
 func (d *Dispatcher) NotifyChange(ctx context.Context, about About) {
 	d.queueEvaluation(ctx, about, release.Event{})
 }
 
-// Forget drops the state of a deleted Rollout. Queued messages are still sent.
-func (d *Dispatcher) Forget(key types.NamespacedName) {
+// Notify queues the notifications of events and of the change that they are part of.
+func (d *Dispatcher) Notify(ctx context.Context, about About, events []release.Event) {
+	for _, event := range events {
+		d.NotifyEvent(ctx, about, event)
+	}
+	d.NotifyChange(ctx, about)
+}
+
+// Forget drops the state of a deleted object. Queued messages are still sent.
+func (d *Dispatcher) Forget(kind string, name types.NamespacedName) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	key := objectKey{kind: kind, NamespacedName: name}
 	for uid := range d.ledgers[key] {
 		d.deleteLedger(key, uid)
 	}
@@ -115,9 +110,9 @@ func (d *Dispatcher) Forget(key types.NamespacedName) {
 // queueEvaluation queues the evaluation of the triggers. It is called by reconcile workers, so it evaluates no
 // expressions of users.
 func (d *Dispatcher) queueEvaluation(ctx context.Context, about About, event release.Event) {
-	subject := notification.Subject{Labels: about.Object.Labels, Annotations: about.Object.Annotations}
+	subject := about.subject()
 	var sources []source
-	for _, namespace := range d.namespaces(about.Object.Namespace) {
+	for _, namespace := range d.namespaces(about.Object.GetNamespace()) {
 		from, err := d.readSource(ctx, namespace)
 		switch {
 		case err != nil:
@@ -135,7 +130,7 @@ func (d *Dispatcher) queueEvaluation(ctx context.Context, about About, event rel
 		log.FromContext(ctx).Info("Could not evaluate notifications", "err", err.Error())
 		return
 	}
-	about = About{Object: about.Object.DeepCopy()} // the worker continues to use the original
+	about = about.copy() // the worker continues to use the original
 	for _, from := range sources {
 		d.enqueue(about, "look", "notifications that are due", func(ctx context.Context) error {
 			return d.evaluate(ctx, about, event, subject, s, from)
@@ -153,7 +148,7 @@ func (d *Dispatcher) namespaces(rolloutNamespace string) []string {
 
 // evaluate evaluates the triggers of a configuration, and queues the messages that are due.
 func (d *Dispatcher) evaluate(ctx context.Context, about About, event release.Event, subject notification.Subject, s notification.Situation, from source) error {
-	done, err := d.evaluations.Acquire(ctx, about.Object.Namespace)
+	done, err := d.evaluations.Acquire(ctx, about.Object.GetNamespace())
 	if err != nil {
 		return telemetry.Transient(fmt.Errorf("%w: %w", errBusy, err))
 	}
@@ -167,7 +162,7 @@ func (d *Dispatcher) evaluate(ctx context.Context, about About, event release.Ev
 		return nil
 	}
 	vars := config.Vars(s)
-	annotated := notification.ParseSentLog(about.Object.Annotations[notification.NotifiedAnnotation])
+	annotated := notification.ParseSentLog(about.Object.GetAnnotations()[notification.NotifiedAnnotation])
 	known := d.knownMessages(about, annotated)
 	outcome := config.Evaluate(ctx, event, to, vars, known)
 	for _, problem := range outcome.Problems {
@@ -190,7 +185,7 @@ func (d *Dispatcher) evaluate(ctx context.Context, about About, event release.Ev
 func (d *Dispatcher) knownMessages(about About, annotated notification.SentLog) notification.SentLog {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	l := d.ledger(about.key(), about.Object.UID)
+	l := d.ledger(about.key(), about.Object.GetUID())
 	l.observe(annotated)
 	return l.knownMessages()
 }
@@ -200,7 +195,7 @@ func (d *Dispatcher) knownMessages(about About, annotated notification.SentLog) 
 func (d *Dispatcher) recordOutcome(about About, known notification.SentLog, outcome notification.Outcome) (changed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	l := d.ledger(about.key(), about.Object.UID)
+	l := d.ledger(about.key(), about.Object.GetUID())
 	for key := range known {
 		if !outcome.SentLog.Has(key) {
 			changed = l.recordCleared(key) || changed
@@ -214,11 +209,11 @@ func (d *Dispatcher) recordOutcome(about About, known notification.SentLog, outc
 
 // enqueue posts work about a Rollout to a queue of the outbox. The ledger of the Rollout exists until all its work is done.
 func (d *Dispatcher) enqueue(about About, queueName, name string, do func(context.Context) error, then func(error)) {
-	key, uid := about.key(), about.Object.UID
+	key, uid := about.key(), about.Object.GetUID()
 	d.mu.Lock()
 	d.ledger(key, uid).pending++
 	d.mu.Unlock()
-	d.Outbox.PostWithCallback(types.NamespacedName{Namespace: key.Namespace, Name: key.Name + "/" + queueName}, name, do, func(err error) {
+	d.Outbox.PostWithCallback(types.NamespacedName{Namespace: key.Namespace, Name: key.kind + "/" + key.Name + "/" + queueName}, name, do, func(err error) {
 		if then != nil {
 			then(err)
 		}
@@ -227,7 +222,7 @@ func (d *Dispatcher) enqueue(about About, queueName, name string, do func(contex
 }
 
 // recordDone records that work about a Rollout is done. After the last work of a deleted Rollout, it deletes the ledger.
-func (d *Dispatcher) recordDone(key types.NamespacedName, uid types.UID) {
+func (d *Dispatcher) recordDone(key objectKey, uid types.UID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l := d.ledgers[key][uid]
@@ -237,27 +232,33 @@ func (d *Dispatcher) recordDone(key types.NamespacedName, uid types.UID) {
 	if l.pending--; !l.deleted {
 		return
 	}
-	if d.deleteLedger(key, uid); len(d.ledgers[key]) == 0 {
-		d.Metrics.ForgetNotifications(key)
+	if d.deleteLedger(key, uid); len(d.ledgers[key]) == 0 && key.isRollout() {
+		d.Metrics.ForgetNotifications(key.NamespacedName)
 	}
 }
 
-// Keys returns the Rollouts that have a ledger.
-func (d *Dispatcher) Keys() []types.NamespacedName {
+// Keys returns the objects of a kind that have a ledger.
+func (d *Dispatcher) Keys(kind string) []types.NamespacedName {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.Collect(maps.Keys(d.ledgers))
+	var all []types.NamespacedName
+	for key := range d.ledgers {
+		if key.kind == kind {
+			all = append(all, key.NamespacedName)
+		}
+	}
+	return all
 }
 
-// isDeleted reports whether a Rollout was forgotten: state that is recorded after that would never be deleted.
+// isDeleted reports whether an object was forgotten: state that is recorded after that would never be deleted.
 func (d *Dispatcher) isDeleted(about About) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	l := d.ledgers[about.key()][about.Object.UID]
+	l := d.ledgers[about.key()][about.Object.GetUID()]
 	return l == nil || l.deleted
 }
 
-// queueMessage queues one message. Messages about one Rollout to one service are sent in order; a service that does not answer
+// queueMessage queues one message. Messages about one object to one service are sent in order; a service that does not answer
 // does not delay others.
 func (d *Dispatcher) queueMessage(ctx context.Context, about About, event release.Event, config *parsedConfig, vars map[string]any, message notification.Message) {
 	key := about.key()
@@ -267,28 +268,34 @@ func (d *Dispatcher) queueMessage(ctx context.Context, about About, event releas
 	}
 	send := func(ctx context.Context) error {
 		began := d.Clock.Now()
-		defer func() { d.Metrics.RecordNotificationAttempt(key, d.Clock.Since(began)) }()
+		defer func() {
+			if key.isRollout() {
+				d.Metrics.RecordNotificationAttempt(key.NamespacedName, d.Clock.Since(began))
+			}
+		}()
 		if err := d.send(ctx, about, config, vars, message); err != nil {
 			return err
 		}
-		if message.Key != "" && d.recordSent(key, about.Object.UID, message.Key) {
+		if message.Key != "" && d.recordSent(key, about.Object.GetUID(), message.Key) {
 			d.writeSentLog(about)
 		}
 		return nil
 	}
 	detached := context.WithoutCancel(ctx)
 	d.enqueue(about, message.To.Service, fmt.Sprintf("notification %s to %s", message.Trigger, message.To), send, func(err error) {
-		d.Metrics.RecordNotification(key, kind, reason, err)
+		if key.isRollout() { // the others are many, and exist for hours: a series for each would be too many
+			d.Metrics.RecordNotification(key.NamespacedName, kind, reason, err)
+		}
 		if err != nil {
 			d.recordFailure(detached, about, fmt.Sprintf("The message of trigger %s to %s was not sent: %s", message.Trigger, message.To, err))
 		}
 	})
 }
 
-// recordFailure records a failure as an event of the Rollout, if it still exists.
+// recordFailure records a failure as an event of the object, if it still exists.
 func (d *Dispatcher) recordFailure(ctx context.Context, about About, text string) {
 	if d.isDeleted(about) {
-		log.FromContext(ctx).Info("A notification about a deleted Rollout failed", "namespace", about.Object.Namespace, "name", about.Object.Name, "err", text)
+		log.FromContext(ctx).Info("A notification about a deleted object failed", "kind", about.key().kind, "namespace", about.Object.GetNamespace(), "name", about.Object.GetName(), "err", text)
 		return
 	}
 	d.RecordEvent(ctx, about.Object, release.Event{Type: release.Warning, Reason: ReasonFailed, Message: text})
@@ -323,7 +330,7 @@ func (d *Dispatcher) sendOnce(ctx context.Context, about About, config *parsedCo
 
 // render executes the templates of a message, within the share of its namespace.
 func (d *Dispatcher) render(ctx context.Context, about About, config *parsedConfig, message notification.Message, vars map[string]any) (notification.Content, error) {
-	done, err := d.evaluations.Acquire(ctx, about.Object.Namespace)
+	done, err := d.evaluations.Acquire(ctx, about.Object.GetNamespace())
 	if err != nil {
 		return notification.Content{}, fmt.Errorf("%w: %w", errBusy, err)
 	}
@@ -334,7 +341,7 @@ func (d *Dispatcher) render(ctx context.Context, about About, config *parsedConf
 // reportProblem records an event about an error in a configuration, once per version of the configuration.
 func (d *Dispatcher) reportProblem(ctx context.Context, about About, config *parsedConfig, text string) {
 	d.mu.Lock()
-	isNew := d.ledger(about.key(), about.Object.UID).isNewProblem(config.namespace+config.version, text)
+	isNew := d.ledger(about.key(), about.Object.GetUID()).isNewProblem(config.namespace+config.version, text)
 	d.mu.Unlock()
 	if isNew {
 		d.recordFailure(ctx, about, "Notifications: "+text)

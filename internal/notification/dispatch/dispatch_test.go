@@ -85,7 +85,7 @@ func (o *harness) startProcess(self bool) {
 	o.dispatcher = dispatch.New(dispatch.Parts{
 		Client: o.client, Clock: o.clock, Outbox: o.outbox, Metrics: telemetry.New(o.registry), Services: outbound.New(policy), Policy: policy,
 		Namespace: "serin", SelfService: self,
-		RecordEvent: func(_ context.Context, _ *argov1.Rollout, event release.Event) {
+		RecordEvent: func(_ context.Context, _ client.Object, event release.Event) {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			o.events = append(o.events, event.Reason+": "+event.Message)
@@ -192,7 +192,7 @@ func TestConditionIsReportedOnceByAllProcesses(t *testing.T) {
 		o.send()
 	}
 	o.wantReceived("bad")
-	if o.about("").Object.Annotations[notification.NotifiedAnnotation] == "" {
+	if o.about("").Object.GetAnnotations()[notification.NotifiedAnnotation] == "" {
 		t.Error("the annotation does not record the message")
 	}
 	o.startProcess(false)
@@ -201,7 +201,7 @@ func TestConditionIsReportedOnceByAllProcesses(t *testing.T) {
 	o.wantReceived()
 	o.dispatcher.NotifyChange(t.Context(), o.about("Healthy"))
 	o.send()
-	if remaining, ok := o.about("").Object.Annotations[notification.NotifiedAnnotation]; ok {
+	if remaining, ok := o.about("").Object.GetAnnotations()[notification.NotifiedAnnotation]; ok {
 		t.Errorf("the annotation still contains %s", remaining)
 	}
 	o.dispatcher.NotifyChange(t.Context(), o.about("Degraded"))
@@ -400,14 +400,14 @@ func TestNoStateRemainsAfterADeletion(t *testing.T) {
 			o := newHarness(t, false, map[string]string{"trigger.on-rollout-deleted": "- send: [gone]", "template.gone": "message: gone", "trigger.on-degraded": defaultConfig["trigger.on-degraded"], "template.bad": "message: bad"})
 			o.answer = func(w http.ResponseWriter) { w.WriteHeader(status) }
 			about := o.about("Degraded")
-			about.Object.Annotations["notifications.argoproj.io/subscribe.on-rollout-deleted.hook"] = ""
+			about.Object.GetAnnotations()["notifications.argoproj.io/subscribe.on-rollout-deleted.hook"] = ""
 			o.dispatcher.NotifyChange(t.Context(), about)
 			o.dispatcher.NotifyEvent(t.Context(), about, release.Event{Reason: "RolloutDeleted"})
-			o.dispatcher.Forget(key)
+			o.dispatcher.Forget(argov1.RolloutKind, key)
 			o.send()
 			o.wantReceived("bad", "gone")
-			if len(o.dispatcher.Keys()) != 0 || len(o.events) > 0 {
-				t.Errorf("%d Rollouts have a ledger, events %q", len(o.dispatcher.Keys()), o.events)
+			if len(o.dispatcher.Keys(argov1.RolloutKind)) != 0 || len(o.events) > 0 {
+				t.Errorf("%d Rollouts have a ledger, events %q", len(o.dispatcher.Keys(argov1.RolloutKind)), o.events)
 			}
 			families, err := o.registry.Gather()
 			if err != nil {
@@ -426,21 +426,22 @@ func TestNoStateRemainsAfterADeletion(t *testing.T) {
 func TestRecreatedRolloutHasItsOwnLedger(t *testing.T) {
 	o := newHarness(t, false, map[string]string{"trigger.on-rollout-deleted": "- send: [gone]", "template.gone": "message: gone", "trigger.on-degraded": defaultConfig["trigger.on-degraded"], "template.bad": "message: bad"})
 	former, next := o.about("Degraded"), o.about("Degraded")
-	former.Object.UID, former.Object.Annotations["notifications.argoproj.io/subscribe.on-rollout-deleted.hook"] = "former", ""
+	former.Object.SetUID("former")
+	former.Object.GetAnnotations()["notifications.argoproj.io/subscribe.on-rollout-deleted.hook"] = ""
 	o.dispatcher.NotifyEvent(t.Context(), former, release.Event{Reason: "RolloutDeleted"})
-	o.dispatcher.Forget(key)
+	o.dispatcher.Forget(argov1.RolloutKind, key)
 	o.dispatcher.NotifyChange(t.Context(), next)
 	o.send()
 	o.wantReceived("gone", "bad")
 	o.dispatcher.NotifyChange(t.Context(), next)
 	o.send()
 	o.wantReceived() // the message is recorded as sent
-	if len(o.dispatcher.Keys()) != 1 {
-		t.Errorf("%d Rollouts are known", len(o.dispatcher.Keys()))
+	if len(o.dispatcher.Keys(argov1.RolloutKind)) != 1 {
+		t.Errorf("%d Rollouts are known", len(o.dispatcher.Keys(argov1.RolloutKind)))
 	}
-	o.dispatcher.Forget(key)
-	if len(o.dispatcher.Keys()) != 0 {
-		t.Errorf("%d Rollouts are known", len(o.dispatcher.Keys()))
+	o.dispatcher.Forget(argov1.RolloutKind, key)
+	if len(o.dispatcher.Keys(argov1.RolloutKind)) != 0 {
+		t.Errorf("%d Rollouts are known", len(o.dispatcher.Keys(argov1.RolloutKind)))
 	}
 }
 
@@ -449,14 +450,16 @@ func TestNoStateOfManyDeletedRolloutsRemains(t *testing.T) {
 	o := newHarness(t, false, defaultConfig)
 	about := o.about("Degraded")
 	for i := range 2000 {
-		about.Object = about.Object.DeepCopy()
-		about.Object.Name, about.Object.UID = fmt.Sprintf("cart-%d", i), types.UID(fmt.Sprint(i))
-		about.Object.Annotations = map[string]string{"notifications.argoproj.io/subscribe.on-degraded.none": ""}
+		rollout := &argov1.Rollout{}
+		rollout.Namespace, rollout.Name, rollout.UID = key.Namespace, fmt.Sprintf("cart-%d", i), types.UID(fmt.Sprint(i))
+		rollout.Annotations = map[string]string{"notifications.argoproj.io/subscribe.on-degraded.none": ""}
+		rollout.Status.Phase = "Degraded"
+		about.Object = rollout
 		o.dispatcher.NotifyChange(t.Context(), about)
-		o.dispatcher.Forget(client.ObjectKeyFromObject(about.Object))
+		o.dispatcher.Forget(argov1.RolloutKind, client.ObjectKeyFromObject(about.Object))
 		o.send()
 	}
-	if len(o.dispatcher.Keys()) != 0 || counterSum(t, o.registry, "notification_send_error") != 0 {
-		t.Errorf("%d Rollouts are known", len(o.dispatcher.Keys()))
+	if len(o.dispatcher.Keys(argov1.RolloutKind)) != 0 || counterSum(t, o.registry, "notification_send_error") != 0 {
+		t.Errorf("%d Rollouts are known", len(o.dispatcher.Keys(argov1.RolloutKind)))
 	}
 }

@@ -10,12 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/notification"
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
-// ledger is the state of the messages about one Rollout in addition to its annotation, which a cache shows late.
+// ledger is the state of the messages about one object in addition to its annotation, which a cache shows late.
 type ledger struct {
 	// annotated is the last observed annotation.
 	annotated notification.SentLog
@@ -28,14 +27,14 @@ type ledger struct {
 	queued map[string]bool
 	// reportedProblems are the errors that were reported about a version of the configuration.
 	reportedProblems map[string]map[string]bool
-	// pending is the number of queued tasks about the Rollout. gone reports that the Rollout was deleted, so that the ledger
+	// pending is the number of queued tasks about the object. deleted reports that it was deleted, so that the ledger
 	// is deleted after them.
 	pending int
 	deleted bool
 }
 
-// ledger returns the ledger of a Rollout. The caller holds d.mu.
-func (d *Dispatcher) ledger(key types.NamespacedName, uid types.UID) *ledger {
+// ledger returns the ledger of an object. The caller holds d.mu.
+func (d *Dispatcher) ledger(key objectKey, uid types.UID) *ledger {
 	if l := d.ledgers[key][uid]; l != nil {
 		return l
 	}
@@ -50,8 +49,8 @@ func (d *Dispatcher) ledger(key types.NamespacedName, uid types.UID) *ledger {
 	return l
 }
 
-// deleteLedger deletes the ledger of a deleted Rollout once nothing about it is queued. The caller holds d.mu.
-func (d *Dispatcher) deleteLedger(key types.NamespacedName, uid types.UID) {
+// deleteLedger deletes the ledger of a deleted object once nothing about it is queued. The caller holds d.mu.
+func (d *Dispatcher) deleteLedger(key objectKey, uid types.UID) {
 	l := d.ledgers[key][uid]
 	if l.deleted = true; l.pending > 0 {
 		return
@@ -115,7 +114,7 @@ func (l *ledger) isNewProblem(version, text string) bool {
 
 // recordSent records that a message was sent, and reports whether the annotation must be written: the condition of the
 // message may have ended meanwhile.
-func (d *Dispatcher) recordSent(key types.NamespacedName, uid types.UID, message string) bool {
+func (d *Dispatcher) recordSent(key objectKey, uid types.UID, message string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l := d.ledgers[key][uid]
@@ -128,10 +127,10 @@ func (d *Dispatcher) recordSent(key types.NamespacedName, uid types.UID, message
 	return true
 }
 
-// writeSentLog queues the write of the annotation. The writes of one Rollout are executed in order, each with the messages
+// writeSentLog queues the write of the annotation. The writes of one object are executed in order, each with the messages
 // that are recorded by then.
 func (d *Dispatcher) writeSentLog(about About) {
-	key, uid := about.key(), about.Object.UID
+	key, uid := about.key(), about.Object.GetUID()
 	d.enqueue(about, "sent-log", "log of sent notifications", func(ctx context.Context) error {
 		d.mu.Lock()
 		l := d.ledgers[key][uid]
@@ -145,8 +144,8 @@ func (d *Dispatcher) writeSentLog(about About) {
 	}, nil)
 }
 
-// patchSentLog patches the annotation, unless a different Rollout has that name now.
-func (d *Dispatcher) patchSentLog(ctx context.Context, key types.NamespacedName, uid types.UID, sentLog notification.SentLog) error {
+// patchSentLog patches the annotation, unless a different object has that name now.
+func (d *Dispatcher) patchSentLog(ctx context.Context, key objectKey, uid types.UID, sentLog notification.SentLog) error {
 	var value any // null removes the annotation
 	if text := sentLog.String(); text != "" {
 		value = text
@@ -155,11 +154,12 @@ func (d *Dispatcher) patchSentLog(ctx context.Context, key types.NamespacedName,
 	if err != nil {
 		return fmt.Errorf("encode the patch of the log of sent messages: %w", err)
 	}
-	object := &argov1.Rollout{}
-	object.Namespace, object.Name = key.Namespace, key.Name
+	object := newObject(key.kind)
+	object.SetNamespace(key.Namespace)
+	object.SetName(key.Name)
 	err = d.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
-		return nil // the Rollout was deleted, or deleted and created again
+		return nil // the object was deleted, or deleted and created again
 	}
 	return telemetry.MarkTransient(err)
 }

@@ -13,26 +13,31 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
+// variables are the names of objects in expressions and templates. That of a Rollout is always set.
+var variables = map[string]string{argov1.AnalysisRunKind: "analysisRun", argov1.ExperimentKind: "experiment"}
+
 // newSituation returns the state against which triggers and templates are evaluated.
 func newSituation(ctx context.Context, about About, event release.Event, now time.Time) (notification.Situation, error) {
-	object := about.Object.DeepCopy()
-	object.APIVersion, object.Kind = argov1.SchemeGroupVersion.String(), argov1.RolloutKind
-	if about.Spec != nil {
-		about.Spec.DeepCopyInto(&object.Spec)
+	kind := about.key().kind
+	object := about.copy().Object
+	object.GetObjectKind().SetGroupVersionKind(argov1.SchemeGroupVersion.WithKind(kind))
+	rollout, isRollout := object.(*argov1.Rollout)
+	if isRollout && about.Spec != nil {
+		about.Spec.DeepCopyInto(&rollout.Spec)
 	}
 	decoded, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
-		return notification.Situation{}, fmt.Errorf("read Rollout %s: %w", about.key(), err)
+		return notification.Situation{}, fmt.Errorf("read %s: %w", about.key(), err)
 	}
-	out := notification.Situation{Rollout: decoded, Event: event, Now: now}
-	if about.Runs == nil {
+	out := notification.Situation{Rollout: decoded, Variable: variables[kind], Event: event, Now: now}
+	if !isRollout || about.Runs == nil {
 		return out, nil
 	}
 	runs, err := about.Runs(ctx)
 	if err != nil {
-		return notification.Situation{}, fmt.Errorf("list the AnalysisRuns of Rollout %s: %w", about.key(), err)
+		return notification.Situation{}, fmt.Errorf("list the AnalysisRuns of %s: %w", about.key(), err)
 	}
-	for _, run := range runsOfRevision(about.Object, runs) {
+	for _, run := range runsOfRevision(rollout, runs) {
 		decoded, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&run)
 		if err != nil {
 			return notification.Situation{}, fmt.Errorf("read AnalysisRun %s: %w", run.Name, err)

@@ -242,7 +242,7 @@ func (r *Reconciler) Footprint() reconciler.Footprint {
 		parts["queries"] = r.Queries.Keys()
 	}
 	if r.Notifications != nil {
-		parts["notifications"] = r.Notifications.Keys()
+		parts["notifications"] = r.Notifications.Keys(argov1.RolloutKind)
 	}
 	return reconciler.FootprintOf(parts)
 }

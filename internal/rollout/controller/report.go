@@ -20,23 +20,33 @@ import (
 // Component is the source of all events about Rollouts.
 const Component = "rollouts-controller"
 
-// EventRecorder returns a function that records an event of a Rollout which exists: as a Kubernetes event, and in the metrics.
-func EventRecorder(recorder *telemetry.Recorder, metrics *telemetry.Metrics) func(ctx context.Context, object *argov1.Rollout, event release.Event) {
+// EventRecorder returns a function that records an event of an object which exists: as a Kubernetes event, and, if it is a
+// Rollout, in the metrics.
+func EventRecorder(recorder *telemetry.Recorder, metrics *telemetry.Metrics) func(ctx context.Context, object client.Object, event release.Event) {
 	return recordWith(recorder.Event, metrics)
 }
 
-// LateEventRecorder is EventRecorder for a Rollout that may have been deleted.
-func LateEventRecorder(recorder *telemetry.Recorder, metrics *telemetry.Metrics) func(ctx context.Context, object *argov1.Rollout, event release.Event) {
+// LateEventRecorder is EventRecorder for an object that may have been deleted.
+func LateEventRecorder(recorder *telemetry.Recorder, metrics *telemetry.Metrics) func(ctx context.Context, object client.Object, event release.Event) {
 	return recordWith(recorder.LateEvent, metrics)
 }
 
-func recordWith(record func(context.Context, corev1.ObjectReference, release.Event), metrics *telemetry.Metrics) func(context.Context, *argov1.Rollout, release.Event) {
-	return func(ctx context.Context, object *argov1.Rollout, event release.Event) {
+func recordWith(record func(context.Context, corev1.ObjectReference, release.Event), metrics *telemetry.Metrics) func(context.Context, client.Object, release.Event) {
+	return func(ctx context.Context, object client.Object, event release.Event) {
+		kind := argov1.RolloutKind
+		switch object.(type) {
+		case *argov1.AnalysisRun:
+			kind = argov1.AnalysisRunKind
+		case *argov1.Experiment:
+			kind = argov1.ExperimentKind
+		}
 		record(ctx, corev1.ObjectReference{
-			APIVersion: argov1.SchemeGroupVersion.String(), Kind: argov1.RolloutKind,
-			Namespace: object.Namespace, Name: object.Name, UID: object.UID, ResourceVersion: object.ResourceVersion,
+			APIVersion: argov1.SchemeGroupVersion.String(), Kind: kind,
+			Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(),
 		}, event)
-		metrics.CountRolloutEvent(object.Namespace, object.Name, string(event.Type), event.Reason)
+		if kind == argov1.RolloutKind {
+			metrics.CountRolloutEvent(object.GetNamespace(), object.GetName(), string(event.Type), event.Reason)
+		}
 	}
 }
 
@@ -213,7 +223,7 @@ func routerName(routing *argov1.RolloutTrafficRouting) string {
 func (r reporter) forget(key types.NamespacedName) {
 	r.recorder.Forget(key)
 	if r.notifications != nil {
-		r.notifications.Forget(key)
+		r.notifications.Forget(argov1.RolloutKind, key)
 	}
 	r.ongoing.Forget(key)
 	r.metrics.ForgetRollout(key.Namespace, key.Name)
