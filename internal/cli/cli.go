@@ -42,7 +42,7 @@ func newCommands(connect connector) []*cobra.Command {
 		all = append(all, newAnswerCommand(connect, o))
 	}
 	return append(all, newRestartCommand(connect), newSetCommand(connect), newUndoCommand(connect), newTerminateCommand(connect),
-		newCreateCommand(connect), newListCommand(connect))
+		newCreateCommand(connect), newListCommand(connect), newNotifyCommand(connect))
 }
 
 // Run executes a root command that silences its errors, and returns the exit code. Errors are written to stderr.

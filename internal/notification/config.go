@@ -195,17 +195,20 @@ func (c *Config) Problems() []Problem {
 
 // Service returns the configuration of the service of that name.
 func (c *Config) Service(name string) (Service, error) {
-	service, ok := c.services[name]
-	switch {
-	case ok:
+	if service, ok := c.services[name]; ok {
 		service.Own = c.prefix != ""
 		return service, nil
-	case c.problems["service."+name] != "":
-		return Service{}, errors.New(Problem{Key: "service." + name, Text: c.problems["service."+name]}.String())
-	default:
-		return Service{}, fmt.Errorf("no service %q is configured: add the key service.%s", name, name)
 	}
+	for _, problem := range c.Problems() {
+		if problem.Key == "service."+name || strings.HasPrefix(problem.Key, "service.") && strings.HasSuffix(problem.Key, "."+name) {
+			return Service{}, errors.New(problem.String())
+		}
+	}
+	return Service{}, fmt.Errorf("no service %q is configured: add the key service.%s", name, name)
 }
+
+// Hide returns a text, such as that of a message, without the values of the Secret.
+func (c *Config) Hide(text string) string { return c.redactor.hide(text) }
 
 // Redact returns the text of an error without the values of the Secret.
 func (c *Config) Redact(err error) string { return c.redactor.redact(err) }

@@ -41,10 +41,12 @@ func newRedactor(values []string) redactor {
 }
 
 // redact returns the text of an error on one line, without the secret values and without the queries of URLs.
-func (h redactor) redact(err error) string {
-	text := err.Error()
+func (h redactor) redact(err error) string { return outbound.Excerpt([]byte(h.hide(err.Error()))) }
+
+// hide returns a text without the secret values.
+func (h redactor) hide(text string) string {
 	for _, value := range h {
 		text = strings.ReplaceAll(text, value, "[redacted]")
 	}
-	return outbound.Excerpt([]byte(text))
+	return text
 }

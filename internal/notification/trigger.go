@@ -127,6 +127,32 @@ var eventReasons = []string{
 	"TemplateProgressing", "TemplateRunning", "TemplateSuccessful", "TemplateFailed", "TemplateError",
 }
 
+// TemplatesOf returns the templates of a trigger, a list for each of its conditions.
+func (c *Config) TemplatesOf(name string) ([][]string, error) {
+	if text := c.problems["trigger."+name]; text != "" {
+		return nil, errors.New(Problem{Key: "trigger." + name, Text: text}.String())
+	}
+	conditions, ok := c.triggers[name]
+	if !ok {
+		return nil, fmt.Errorf("no trigger %q is configured: add the key trigger.%s, or use one of: %s", name, name, strings.Join(sortedKeys(c.triggers), ", "))
+	}
+	var all [][]string
+	for _, condition := range conditions {
+		all = append(all, condition.templates)
+	}
+	return all, nil
+}
+
+// ReasonOf returns the reason of the event that a trigger is evaluated for; empty: it is evaluated for a state.
+func ReasonOf(trigger string) string {
+	for _, reason := range eventReasons {
+		if triggerName(reason) == trigger {
+			return reason
+		}
+	}
+	return ""
+}
+
 var eventTriggers = func() []string {
 	var all []string
 	for _, reason := range eventReasons {

@@ -149,7 +149,7 @@ func (r *Reporter) queueAlerts(ctx context.Context, key types.NamespacedName, c 
 			continue
 		}
 		r.Outbox.Post(key, "alert of "+entry.Name, func(ctx context.Context) error {
-			sender, err := r.alertSender(ctx, provider)
+			sender, err := ReadAlertSender(ctx, AlertReaders{Providers: r.Client, Secrets: r.Reader}, provider, r.NewAlertSender)
 			if err != nil {
 				return err
 			}
@@ -169,10 +169,15 @@ func (r *Reporter) markTransient(err error) error {
 	return err
 }
 
-// alertSender reads an alert provider and its Secret, which is in the namespace of the provider.
-func (r *Reporter) alertSender(ctx context.Context, key types.NamespacedName) (alerting.Sender, error) {
+// AlertReaders read AlertProviders and their Secrets.
+type AlertReaders struct{ Providers, Secrets client.Reader }
+
+// ReadAlertSender reads an alert provider and its Secret, which is in the namespace of the provider, and returns its sender.
+func ReadAlertSender(
+	ctx context.Context, r AlertReaders, key types.NamespacedName, newSender func(providerType string, options alerting.Options) (alerting.Sender, error),
+) (alerting.Sender, error) {
 	provider := &flaggerv1.AlertProvider{}
-	if err := r.Client.Get(ctx, key, provider); err != nil {
+	if err := r.Providers.Get(ctx, key, provider); err != nil {
 		return nil, fmt.Errorf("alert provider %s.%s error: %w", key.Name, key.Namespace, err)
 	}
 	options := alerting.Options{
@@ -181,7 +186,7 @@ func (r *Reporter) alertSender(ctx context.Context, key types.NamespacedName) (a
 	}
 	if ref := provider.Spec.SecretRef; ref != nil {
 		secret := &corev1.Secret{}
-		if err := r.Reader.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: ref.Name}, secret); err != nil {
+		if err := r.Secrets.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: ref.Name}, secret); err != nil {
 			return nil, fmt.Errorf("alert provider %s.%s secretRef error: %w", key.Name, key.Namespace, err)
 		}
 		address, ok := secret.Data["address"]
@@ -193,7 +198,7 @@ func (r *Reporter) alertSender(ctx context.Context, key types.NamespacedName) (a
 		}
 		options.Secret = secret.Data
 	}
-	sender, err := r.NewAlertSender(provider.Spec.Type, options)
+	sender, err := newSender(provider.Spec.Type, options)
 	if err != nil {
 		return nil, fmt.Errorf("alert provider %s.%s error: %w", key.Name, key.Namespace, err)
 	}

@@ -2,7 +2,7 @@
 // the controller.
 //
 // It writes nothing but commands, the events that record them, the objects that the user creates, those of a demo, and the steps of an
-// ejection. It calls no webhook and queries no metrics provider. It must not know terminals, nor how a release is described, which is the task of
+// ejection. It calls no webhook and queries no metrics provider; it calls a chat or service only for a test message. It must not know terminals, nor how a release is described, which is the task of
 // package explain.
 package cluster
 
