@@ -3,6 +3,7 @@ package alerting
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -41,6 +42,20 @@ func Types() []string { return slices.Sorted(slices.Values(append(serviceTypes()
 
 // RequiresAddress reports whether the Secret of an AlertProvider must contain an address.
 func RequiresAddress(providerType string) bool { return !slices.Contains(serviceTypes(), providerType) }
+
+// CheckSource returns why an AlertProvider can send nothing, as far as its spec shows.
+func CheckSource(providerType, address string, hasSecret bool) error {
+	switch {
+	case hasSecret:
+		return nil
+	case address == "":
+		return errors.New("neither address nor secretRef is set")
+	case !RequiresAddress(providerType) && addressOptions(providerType, address) == nil:
+		return fmt.Errorf("the service %s needs a secretRef, whose key %s contains its options", providerType, keyOptions)
+	default:
+		return nil
+	}
+}
 
 // Senders creates the senders of AlertProviders: for the chats, and for the services of notifications.
 type Senders struct {

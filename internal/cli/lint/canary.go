@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/alerting"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/metric"
 )
@@ -98,6 +99,12 @@ func (l *linter) checkMetricTemplate(d *document, t *flaggerv1.MetricTemplate) {
 	}
 	if err := renderAlone(t.Spec.Query); err != nil {
 		l.report(d, ruleInvalidQuery, "spec.query", err.Error(), "")
+	}
+}
+
+func (l *linter) checkAlertProvider(d *document, p *flaggerv1.AlertProvider) {
+	if err := alerting.CheckSource(p.Spec.Type, p.Spec.Address, p.Spec.SecretRef != nil); err != nil {
+		l.report(d, ruleIncompleteAlerts, "spec", err.Error(), "")
 	}
 }
 

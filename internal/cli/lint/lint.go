@@ -78,6 +78,8 @@ func (l *linter) checkMeaning(d *document) {
 		decodeAndCheck(l, d, l.checkCanary)
 	case flaggerv1.MetricTemplateKind:
 		decodeAndCheck(l, d, l.checkMetricTemplate)
+	case flaggerv1.AlertProviderKind:
+		decodeAndCheck(l, d, l.checkAlertProvider)
 	case argov1.RolloutKind:
 		decodeAndCheck(l, d, l.checkRollout)
 	case argov1.AnalysisTemplateKind:

@@ -50,6 +50,7 @@ var (
 	ruleInvalidQuery      = &Rule{"invalid-query", Error, "The template of a query cannot be rendered.", "correct the template"}
 	ruleMissingVariable   = &Rule{"missing-variable", Error, "A Canary passes no value for a variable of a metric template.", "add it to templateVariables"}
 	ruleUnsupportedMetric = &Rule{"unsupported-provider", Error, "This version has no metrics provider of that type.", "use a supported provider"}
+	ruleIncompleteAlerts  = &Rule{"incomplete-alert-provider", Error, "An AlertProvider has neither an address nor the options of its service, so that it sends no alerts.", "add a secretRef"}
 	ruleInvalidRollout    = &Rule{"invalid-rollout", Error, "The controller rejects the spec of a Rollout.", "correct the field"}
 	ruleServiceMismatch   = &Rule{"service-mismatch", Error, "A Service does not select the pods of a Rollout.", "correct the selector of the Service, or the labels of the template"}
 	ruleUnsupportedRouter = &Rule{"unsupported-router", Error, "No router supports the traffic routing of a Rollout.", "use a supported router"}
@@ -64,7 +65,7 @@ func Rules() []Rule {
 	all := []*Rule{
 		ruleSyntax, ruleDuplicateField, ruleUnknownKind, ruleUnknownField, ruleRequiredField, ruleWrongType, ruleUnsupportedValue, ruleInvalidValue,
 		ruleInvalidDuration, ruleInvalidCanary, ruleAdjustedSetting, ruleNoAnalysis, ruleInvalidQuery, ruleMissingVariable, ruleUnsupportedMetric,
-		ruleInvalidRollout, ruleServiceMismatch, ruleUnsupportedRouter, ruleInvalidAnalysis, ruleInvalidCondition, ruleInvalidExperiment, ruleMissingReference,
+		ruleIncompleteAlerts, ruleInvalidRollout, ruleServiceMismatch, ruleUnsupportedRouter, ruleInvalidAnalysis, ruleInvalidCondition, ruleInvalidExperiment, ruleMissingReference,
 	}
 	out := make([]Rule, len(all))
 	for i, rule := range all {
