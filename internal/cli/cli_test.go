@@ -15,10 +15,13 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 	"github.com/cockroachdb/datadriven"
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
@@ -138,6 +141,19 @@ func newCluster(t *testing.T, d *datadriven.TestData) *clitest.FakeCluster {
 	}
 	time.Sleep(10 * time.Second) // in the synctest bubble
 	return w
+}
+
+// createInDemo creates objects in namespace try.
+func createInDemo(t *testing.T, w *clitest.FakeCluster, name string, objects ...client.Object) {
+	t.Helper()
+	for _, o := range objects {
+		o.SetNamespace("try")
+		o.SetName(name)
+		o.SetUID(types.UID(fmt.Sprintf("%T-%s", o, name)))
+		if err := w.Admin.Create(t.Context(), o); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // demoObjects returns the namespaces and the objects of namespace try.
@@ -463,10 +479,14 @@ func runCommand(t *testing.T, w *clitest.FakeCluster, args []string, d *datadriv
 		case "interrupted":
 			cancel()
 		case "namespace-used": // by a user, after the demo created it
-			config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "try", Name: "notes"}}
-			if err := w.Admin.Create(t.Context(), config); err != nil {
-				t.Error(err)
-			}
+			createInDemo(t, w, "notes", &corev1.ConfigMap{})
+		case "namespace-configured": // by a user, without an object that runs anything
+			createInDemo(t, w, "web", &networkingv1.Ingress{}, &networkingv1.NetworkPolicy{}, &corev1.ServiceAccount{}, &argov1.Experiment{})
+		case "namespace-initialized": // by Kubernetes, by the controllers of the demo's Services, and by Serin
+			createInDemo(t, w, "kube-root-ca.crt", &corev1.ConfigMap{})
+			createInDemo(t, w, "default", &corev1.ServiceAccount{})
+			createInDemo(t, w, "demo-load", &corev1.Event{}, &corev1.Endpoints{}) //nolint:staticcheck // clusters still have it
+			createInDemo(t, w, "serin", &coordinationv1.Lease{})
 		}
 	}()
 	for i, arg := range args {

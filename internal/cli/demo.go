@@ -143,7 +143,7 @@ func (d *demoRun) printf(format string, args ...any) {
 
 func (d *demoRun) delete(ctx context.Context) error {
 	d.printf("Reading namespace %s ...", d.namespace)
-	found, err := d.session.InspectDemo(ctx, d.namespace, true)
+	found, err := d.session.InspectDemo(ctx, d.namespace)
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func (d *demoRun) delete(ctx context.Context) error {
 func (d *demoRun) start() error {
 	ctx := d.cmd.Context()
 	d.printf("Checking the cluster ...")
-	found, err := d.session.InspectDemo(ctx, d.namespace, false)
+	found, err := d.session.InspectDemo(ctx, d.namespace)
 	if err != nil {
 		return err
 	}

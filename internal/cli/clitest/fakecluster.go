@@ -3,6 +3,7 @@ package clitest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
@@ -23,6 +25,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/discovery"
+	discoveryfake "k8s.io/client-go/discovery/fake"
+	kubetesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -64,7 +69,7 @@ func NewFakeCluster(t testing.TB, manifests string) *FakeCluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, add := range []func(*runtime.Scheme) error{gatewayv1.Install, apiextensionsv1.AddToScheme} { // the fake client returns metadata of known kinds only
+	for _, add := range []func(*runtime.Scheme) error{gatewayv1.Install, apiextensionsv1.AddToScheme, networkingv1.AddToScheme} { // the fake client returns metadata of known kinds only
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +82,7 @@ func NewFakeCluster(t testing.TB, manifests string) *FakeCluster {
 		builder = builder.WithObjects(decodeObject(t, scheme, document))
 	}
 	w := &FakeCluster{t: t, Admin: builder.Build(), forbidden: map[string]bool{}, uninstalled: map[string]bool{}}
-	w.Session = &cluster.Session{Clock: clock.RealClock{}, Client: interceptor.NewClient(w.Admin, interceptor.Funcs{
+	w.Session = &cluster.Session{Clock: clock.RealClock{}, Discovery: w.newDiscovery(scheme), Client: interceptor.NewClient(w.Admin, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			if err := w.requestError(scheme, obj, key.Name); err != nil {
 				return err
@@ -133,6 +138,37 @@ func NewFakeCluster(t testing.TB, manifests string) *FakeCluster {
 	})}
 	w.setRevisions()
 	return w
+}
+
+// newDiscovery returns the namespaced kinds of a scheme, without those whose definitions are not installed.
+func (w *FakeCluster) newDiscovery(scheme *runtime.Scheme) discovery.DiscoveryInterfaceWithContext {
+	out := &discoveryfake.FakeDiscovery{Fake: &kubetesting.Fake{}}
+	for _, api := range scheme.PrioritizedVersionsAllGroups() {
+		list := &metav1.APIResourceList{GroupVersion: api.String()}
+		for kind := range scheme.KnownTypes(api) {
+			mapping, err := newRESTMapper(scheme).RESTMapping(api.WithKind(kind).GroupKind(), api.Version)
+			if err == nil && mapping.Scope.Name() == meta.RESTScopeNameNamespace && isListable(scheme, api.WithKind(kind)) {
+				list.APIResources = append(list.APIResources, metav1.APIResource{Name: mapping.Resource.Resource, Kind: kind, Namespaced: true, Verbs: metav1.Verbs{"delete", "list"}})
+			}
+		}
+		slices.SortFunc(list.APIResources, func(a, b metav1.APIResource) int { return strings.Compare(a.Name, b.Name) })
+		out.Resources = append(out.Resources, list)
+	}
+	out.AddReactor("get", "*", func(kubetesting.Action) (bool, runtime.Object, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.requestErr != nil, nil, w.requestErr
+	})
+	return out
+}
+
+// isListable reports whether a kind is one of objects.
+func isListable(scheme *runtime.Scheme, kind schema.GroupVersionKind) bool {
+	object, objectErr := scheme.New(kind)
+	list, listErr := scheme.New(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	_, isObject := object.(client.Object)
+	_, isList := list.(client.ObjectList)
+	return objectErr == nil && listErr == nil && isObject && isList
 }
 
 // nameOf is the index of objects by their names, by which every API server can select.

@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -24,6 +27,7 @@ import (
 	"github.com/serin-dev/serin/internal/cli/check"
 	"github.com/serin-dev/serin/internal/cli/demo"
 	"github.com/serin-dev/serin/internal/cli/explain"
+	"github.com/serin-dev/serin/internal/operator"
 )
 
 // Demo is the state of a demo in a namespace.
@@ -31,9 +35,10 @@ type Demo struct {
 	Namespace string
 	// NamespaceExists is false if the namespace must be created; IsNamespaceOwn is true if the demo created it.
 	NamespaceExists, IsNamespaceOwn bool
-	// own are the objects that the demo created; foreign are those that it did not, as kind and name.
-	own     []metav1.PartialObjectMetadata
-	foreign []string
+	// own are the objects that the demo created; foreign are those that it did not, as kind and name. unread describes what could not
+	// be read.
+	own             []metav1.PartialObjectMetadata
+	foreign, unread []string
 	// remaining is the number of objects that exist because of the demo, and uids are their UIDs.
 	remaining int
 	uids      map[types.UID]bool
@@ -52,14 +57,13 @@ func (d Demo) Kind() explain.Kind {
 // IsEmpty reports whether nothing of the demo exists.
 func (d Demo) IsEmpty() bool { return len(d.own) == 0 && !d.IsNamespaceOwn }
 
-// InspectDemo reads what exists in a namespace. With configuration, it also reads ConfigMaps and Secrets, without their content.
-// Errors: ErrUnreachable.
-func (s *Session) InspectDemo(ctx context.Context, namespace string, configuration bool) (Demo, error) {
-	return s.inspectDemo(ctx, namespace, configuration, map[types.UID]bool{})
+// InspectDemo reads what a demo needs or has created in a namespace. Errors: ErrUnreachable.
+func (s *Session) InspectDemo(ctx context.Context, namespace string) (Demo, error) {
+	return s.inspectDemo(ctx, namespace, map[types.UID]bool{})
 }
 
 // inspectDemo reads what exists in a namespace. uids are the UIDs of objects that existed because of the demo.
-func (s *Session) inspectDemo(ctx context.Context, namespace string, configuration bool, uids map[types.UID]bool) (Demo, error) {
+func (s *Session) inspectDemo(ctx context.Context, namespace string, uids map[types.UID]bool) (Demo, error) {
 	out := Demo{Namespace: namespace, NamespaceExists: true, uids: uids}
 	var object corev1.Namespace
 	switch err := s.Client.Get(ctx, client.ObjectKey{Name: namespace}, &object); {
@@ -75,23 +79,14 @@ func (s *Session) inspectDemo(ctx context.Context, namespace string, configurati
 	}
 	var all []metav1.PartialObjectMetadata
 	for _, kind := range demo.Kinds() {
-		if kind.IsConfiguration && !configuration {
-			continue
-		}
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(schema.GroupVersionKind{Group: kind.Group, Version: kind.Version, Kind: kind.Kind + "List"})
-		err := s.Client.List(ctx, list, client.InNamespace(namespace))
+		items, err := s.listMetadata(ctx, kind.GroupVersionKind, namespace)
 		switch {
 		case kind.IsOptional && isUnknownKind(err):
-			continue
-		case kind.IsConfiguration && isForbidden(err):
-			out.foreign = append(out.foreign, plural(kind.Kind)+" that cannot be read")
 			continue
 		case err != nil:
 			return Demo{}, describeError("list "+plural(kind.Kind)+inNamespace(namespace), err, explain.KindCanary)
 		}
-		for _, item := range list.Items {
-			item.SetGroupVersionKind(kind.GroupVersionKind)
+		for _, item := range items {
 			all = append(all, item)
 			if demo.IsOwn(&item) && len(item.OwnerReferences) == 0 {
 				out.own = append(out.own, item)
@@ -99,8 +94,83 @@ func (s *Session) inspectDemo(ctx context.Context, namespace string, configurati
 		}
 	}
 	own, foreign := demo.Separate(all, uids)
-	out.remaining, out.foreign = len(own), append(out.foreign, foreign...)
+	out.remaining, out.foreign = len(own), foreign
 	return out, nil
+}
+
+// listMetadata lists the objects of a kind in a namespace, without their content.
+func (s *Session) listMetadata(ctx context.Context, kind schema.GroupVersionKind, namespace string) ([]metav1.PartialObjectMetadata, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err := s.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		list.Items[i].SetGroupVersionKind(kind)
+	}
+	return list.Items, nil
+}
+
+// inspectOthers reads the objects of all kinds, because the deletion of a namespace deletes them too. It replaces foreign and unread,
+// and adds to uids.
+func (s *Session) inspectOthers(ctx context.Context, d *Demo) error {
+	kinds, unread := s.namespacedKinds(ctx)
+	var all []metav1.PartialObjectMetadata
+	for _, kind := range kinds {
+		items, err := s.listMetadata(ctx, kind, d.Namespace)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case apierrors.IsNotFound(err) || isUnknownKind(err): // its definition was deleted, and its objects with it
+		case err != nil:
+			unread = append(unread, plural(kind.Kind)+" ("+apiName(kind.GroupVersion())+"): "+err.Error())
+		default:
+			all = append(all, items...)
+		}
+	}
+	all = slices.DeleteFunc(all, func(o metav1.PartialObjectMetadata) bool {
+		return o.GroupVersionKind().GroupKind() == (schema.GroupKind{Group: "coordination.k8s.io", Kind: "Lease"}) && strings.HasPrefix(o.Name, operator.LeaseName(""))
+	})
+	_, d.foreign = demo.Separate(all, d.uids)
+	d.unread = unread
+	return nil
+}
+
+// apiName returns the group of an API, or its version if the group has no name.
+func apiName(api schema.GroupVersion) string { return cmp.Or(api.Group, api.Version) }
+
+// namespacedKinds returns the kinds whose objects are deleted together with their namespace, and a message for each kind that cannot be
+// listed. Kubernetes deletes no objects of an API without deletions, such as metrics.
+func (s *Session) namespacedKinds(ctx context.Context) (kinds []schema.GroupVersionKind, unread []string) {
+	lists, err := discovery.ServerPreferredNamespacedResourcesWithContext(ctx, s.Discovery)
+	if failed := (&discovery.ErrGroupDiscoveryFailed{}); errors.As(err, &failed) {
+		for api, cause := range failed.Groups {
+			unread = append(unread, "the kinds of "+apiName(api)+": "+cause.Error())
+		}
+		slices.Sort(unread)
+	} else if err != nil {
+		return nil, []string{"the kinds of the cluster: " + err.Error()}
+	}
+	for _, list := range lists {
+		api, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			unread = append(unread, "the kinds of "+list.GroupVersion+": "+err.Error())
+			continue
+		}
+		for _, resource := range list.APIResources {
+			switch {
+			case strings.Contains(resource.Name, "/"), !slices.Contains(resource.Verbs, "delete"): // a subresource, or nothing that is deleted
+			case slices.Contains(resource.Verbs, "list"):
+				kinds = append(kinds, api.WithKind(resource.Kind))
+			default:
+				unread = append(unread, plural(resource.Kind)+" ("+apiName(api)+"): the API has no list of them")
+			}
+		}
+	}
+	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int {
+		return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Kind, b.Kind))
+	})
+	return kinds, unread
 }
 
 // CheckDemo checks whether the demo can run: the definitions, a Serin that acts on the namespace, the permissions of the user, and
@@ -123,6 +193,10 @@ func (s *Session) CheckDemo(ctx context.Context, found Demo, objects []*unstruct
 // shorten lists the first elements.
 func shorten(all []string) string {
 	const shown = 3
+	return shortenTo(shown, all)
+}
+
+func shortenTo(shown int, all []string) string {
 	if len(all) > shown {
 		return fmt.Sprintf("%s and %d more", strings.Join(all[:shown], ", "), len(all)-shown)
 	}
@@ -250,6 +324,12 @@ const deletionInterval = time.Second
 // DeleteDemo deletes what the demo has created, and waits until it is gone. It deletes the namespace only if the demo created it and
 // nothing else is in it. It calls report with each action. Errors: ErrUnreachable.
 func (s *Session) DeleteDemo(ctx context.Context, found Demo, report func(string)) error {
+	if found.IsNamespaceOwn {
+		// Objects such as Endpoints refer to the demo only as long as it exists.
+		if err := s.inspectOthers(ctx, &found); err != nil {
+			return err
+		}
+	}
 	own := slices.Clone(found.own)
 	slices.SortStableFunc(own, func(a, b metav1.PartialObjectMetadata) int { return deletionRank(a.Kind) - deletionRank(b.Kind) })
 	for i := range own {
@@ -263,12 +343,27 @@ func (s *Session) DeleteDemo(ctx context.Context, found Demo, report func(string
 	if err := s.waitForDeletion(ctx, found, report); err != nil {
 		return err
 	}
-	switch {
-	case !found.IsNamespaceOwn:
+	if !found.IsNamespaceOwn {
 		report("retained Namespace " + found.Namespace + ", which the demo did not create")
 		return nil
-	case len(found.foreign) > 0:
-		report(fmt.Sprintf("retained Namespace %s, because it contains %s", found.Namespace, shorten(found.foreign)))
+	}
+	return s.deleteDemoNamespace(ctx, found, report)
+}
+
+// deleteDemoNamespace deletes the namespace, and waits until it is gone, unless it contains or may contain objects of others.
+func (s *Session) deleteDemoNamespace(ctx context.Context, found Demo, report func(string)) error {
+	if err := s.inspectOthers(ctx, &found); err != nil {
+		return err
+	}
+	const shown = 20
+	if len(found.foreign) > 0 {
+		report(fmt.Sprintf("retained Namespace %s, because it contains %s", found.Namespace, shortenTo(shown, found.foreign)))
+	}
+	if len(found.unread) > 0 {
+		report(fmt.Sprintf("retained Namespace %s, because it may contain objects that cannot be listed: %s", found.Namespace, shorten(found.unread)))
+	}
+	if len(found.foreign)+len(found.unread) > 0 {
+		report("Delete the namespace, and everything in it, with: kubectl delete namespace " + found.Namespace)
 		return nil
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: found.Namespace}}
@@ -297,7 +392,7 @@ func deletionRank(kind string) int {
 func (s *Session) waitForDeletion(ctx context.Context, found Demo, report func(string)) error {
 	reported := 0
 	return s.pollDeletion(ctx, func() (bool, error) {
-		now, err := s.inspectDemo(ctx, found.Namespace, false, found.uids)
+		now, err := s.inspectDemo(ctx, found.Namespace, found.uids)
 		if now.remaining > 0 && now.remaining != reported {
 			report(fmt.Sprintf("waiting until all objects are gone, %d remain ...", now.remaining))
 			reported = now.remaining

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,6 +46,8 @@ type Session struct {
 	// Client reads from the API server, with the permissions of the user.
 	Client client.WithWatch
 	Clock  clock.WithTicker
+	// Discovery returns the kinds of the cluster.
+	Discovery discovery.DiscoveryInterfaceWithContext
 	// API sends requests to the API server that Client cannot send; nil: none are sent.
 	API *APIServer
 	// ControllerFlags are the arguments of the controller that the user specified; nil: the arguments in its Deployment, or else
@@ -87,7 +90,11 @@ func Connect(config *rest.Config, clk clock.WithTicker) (*Session, error) {
 	if err != nil {
 		return nil, describeError("connect to "+config.Host, err, explain.KindCanary)
 	}
-	return &Session{Client: c, Clock: clk, API: api}, nil
+	kinds, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, describeError("connect to "+config.Host, err, explain.KindCanary)
+	}
+	return &Session{Client: c, Clock: clk, Discovery: kinds, API: api}, nil
 }
 
 // Name is the name of a release in an argument.

@@ -130,16 +130,21 @@ func TestObjectsOfTheDemoAreSeparatedFromOthers(t *testing.T) {
 	}
 	token := object("Secret", "default-token", "6", "", nil)
 	token.Annotations = map[string]string{"kubernetes.io/service-account.name": "default"}
+	sharedPolicy := object("NetworkPolicy", "web", "12", "", nil) // exists in two APIs
+	event := object("Event", "order", "27", "", nil)              // of another API
+	event.APIVersion = "shop.test/v1"
 	known := map[types.UID]bool{}
 	own, foreign := demo.Separate([]metav1.PartialObjectMetadata{
 		object("Pod", "demo-primary-x", "4", "3", nil), object("ReplicaSet", "demo-primary", "3", "2", nil), object("Deployment", "demo-primary", "2", "1", nil),
 		object("Canary", "demo", "1", "", demo.Labels()), object("ConfigMap", "kube-root-ca.crt", "5", "", nil), token,
 		object("Pod", "cart-x", "8", "7", nil), object("ConfigMap", "cart", "9", "", nil), object("Secret", "cart", "10", "", map[string]string{demo.Label: "false"}),
+		object("Endpoints", "demo", "20", "", nil), object("Endpoints", "cart", "21", "", nil), object("EndpointSlice", "demo-x", "22", "23", nil), object("Service", "demo", "23", "1", nil),
+		object("ServiceAccount", "default", "24", "", nil), object("ServiceAccount", "cart", "25", "", nil), object("Event", "cart-x.1", "26", "", nil), sharedPolicy, sharedPolicy, event,
 	}, known)
-	if got := strings.Join(own, ", "); got != "Pod demo-primary-x, ReplicaSet demo-primary, Deployment demo-primary, Canary demo" {
+	if got := strings.Join(own, ", "); got != "Pod demo-primary-x, ReplicaSet demo-primary, Deployment demo-primary, Canary demo, Endpoints demo, EndpointSlice demo-x, Service demo" {
 		t.Errorf("of the demo: %s", got)
 	}
-	if got := strings.Join(foreign, ", "); got != "Pod cart-x, ConfigMap cart, Secret cart" {
+	if got := strings.Join(foreign, ", "); got != "Pod cart-x, ConfigMap cart, Secret cart, Endpoints cart, ServiceAccount cart, NetworkPolicy web, Event order" {
 		t.Errorf("of others: %s", got)
 	}
 	own, foreign = demo.Separate([]metav1.PartialObjectMetadata{object("Pod", "demo-primary-x", "4", "3", nil), object("Pod", "cart-x", "8", "7", nil)}, known)

@@ -17,11 +17,10 @@ type Kind struct {
 	schema.GroupVersionKind
 	// IsOptional is true if a cluster may not have the kind.
 	IsOptional bool
-	// IsConfiguration is true for kinds of which a new namespace may contain objects that no user created.
-	IsConfiguration bool
 }
 
-// Kinds returns the kinds of objects that users create in a namespace. They are read before the demo uses or deletes a namespace.
+// Kinds returns the kinds of objects that the demo creates or that are created because of it, and those of other applications. They are
+// read before the demo uses a namespace.
 func Kinds() []Kind {
 	var out []Kind
 	add := func(group, version string, of Kind, kinds ...string) {
@@ -33,7 +32,6 @@ func Kinds() []Kind {
 	add("apps", "v1", Kind{}, "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")
 	add("batch", "v1", Kind{}, "Job", "CronJob")
 	add("", "v1", Kind{}, "Service", "Pod", "PersistentVolumeClaim")
-	add("", "v1", Kind{IsConfiguration: true}, "ConfigMap", "Secret")
 	add(flaggerv1.GroupName, "v1beta1", Kind{IsOptional: true}, flaggerv1.CanaryKind)
 	add(argov1.GroupName, "v1alpha1", Kind{IsOptional: true}, argov1.RolloutKind, "AnalysisTemplate", "AnalysisRun")
 	add("gateway.networking.k8s.io", "v1", Kind{IsOptional: true}, "HTTPRoute")
@@ -48,42 +46,57 @@ func IsOwn(object metav1.Object) bool { return object.GetLabels()[Label] == labe
 // of the demo before, to which it adds: the owner of an object is often gone first.
 func Separate(objects []metav1.PartialObjectMetadata, known map[types.UID]bool) (own, foreign []string) {
 	isOwn := make([]bool, len(objects))
+	services := map[string]bool{}
 	hasOwner := func(r metav1.OwnerReference) bool { return known[r.UID] }
 	for added := true; added; {
 		added = false
 		for i := range objects {
 			o := &objects[i]
-			if isOwn[i] || !IsOwn(o) && !known[o.UID] && !slices.ContainsFunc(o.OwnerReferences, hasOwner) {
+			isEndpoints := o.GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Endpoints"}) && services[o.Name] // they have the name of their Service, and no owner
+			if isOwn[i] || !IsOwn(o) && !known[o.UID] && !isEndpoints && !slices.ContainsFunc(o.OwnerReferences, hasOwner) {
 				continue
 			}
 			isOwn[i], added = true, true
 			if o.UID != "" {
 				known[o.UID] = true
 			}
+			if o.GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Service"}) {
+				services[o.Name] = true
+			}
 		}
 	}
+	listed := map[types.UID]bool{} // an object may exist in several APIs
 	for i := range objects {
 		switch o := &objects[i]; {
 		case isOwn[i]:
 			own = append(own, o.Kind+" "+o.Name)
-		case !isOfNamespace(o):
+		case !isOfNamespace(o) && !listed[o.UID]:
 			foreign = append(foreign, o.Kind+" "+o.Name)
+			listed[o.UID] = o.UID != ""
 		}
 	}
 	return own, foreign
 }
 
-// certificateConfigMaps are the ConfigMaps with root certificates that Kubernetes, Istio and OpenShift create in each namespace.
-var certificateConfigMaps = []string{"kube-root-ca.crt", "istio-ca-root-cert", "openshift-service-ca.crt"}
+// namespaceAccounts are the ServiceAccounts that Kubernetes and OpenShift create in each namespace.
+var namespaceAccounts = []string{"default", "builder", "deployer"}
 
-// isOfNamespace reports whether an object is created in each namespace.
+// perNamespace are the objects that Kubernetes, Istio and OpenShift create in each namespace.
+var perNamespace = map[schema.GroupKind][]string{
+	{Kind: "ConfigMap"}:      {"kube-root-ca.crt", "istio-ca-root-cert", "openshift-service-ca.crt"},
+	{Kind: "ServiceAccount"}: namespaceAccounts,
+	{Group: "rbac.authorization.k8s.io", Kind: "RoleBinding"}: {"system:deployers", "system:image-builders", "system:image-pullers"},
+}
+
+// isOfNamespace reports whether an object is created in each namespace, or records what happened in it. Other groups may have kinds with
+// the same names.
 func isOfNamespace(o *metav1.PartialObjectMetadata) bool {
-	switch o.Kind {
-	case "ConfigMap":
-		return slices.Contains(certificateConfigMaps, o.Name)
-	case "Secret":
-		return o.Annotations[corev1.ServiceAccountNameKey] != ""
+	switch kind := o.GroupVersionKind().GroupKind(); kind {
+	case schema.GroupKind{Kind: "Secret"}:
+		return slices.Contains(namespaceAccounts, o.Annotations[corev1.ServiceAccountNameKey])
+	case schema.GroupKind{Kind: "Event"}, schema.GroupKind{Group: "events.k8s.io", Kind: "Event"}:
+		return true
 	default:
-		return false
+		return slices.Contains(perNamespace[kind], o.Name)
 	}
 }
