@@ -64,11 +64,10 @@ func (s *Session) Observe(ctx context.Context, sel Selection) (Observations, err
 
 // observeAll observes releases concurrently.
 func (s *Session) observeAll(ctx context.Context, objects []client.Object, flags flags) ([]explain.Observation, error) {
-	reader, err := newCachedReader(ctx, newBulkReader(s.Client, objects))
+	reader, err := newReaderOf(ctx, s.Client, objects)
 	if err != nil {
 		return nil, err
 	}
-	reader.hasMany = len(objects) > maxSingleReads
 	observed := make([]explain.Observation, len(objects))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxConcurrent)

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -47,15 +46,13 @@ func (r *cachedReader) remoteClients(ctx context.Context, object *argov1.Rollout
 	if c == nil || !slices.Contains(traffic.RouterNames(c.TrafficRouting), "istio") {
 		return nil
 	}
-	read := r.cache.entry("Secret " + remotecluster.SecretLabel)
-	read.once.Do(func() {
+	hasOther, err := r.cache.hasPrimaryCluster(func() (bool, error) {
 		found := &metav1.PartialObjectMetadataList{} // without their content
 		found.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
-		if read.err = r.recordingClient.List(ctx, found, client.InNamespace(flags.PrimarySecretNamespace()), client.MatchingLabels{remotecluster.SecretLabel: "true"}); read.err == nil {
-			read.items, read.err = meta.ExtractList(found)
-		}
+		err := r.recordingClient.List(ctx, found, client.InNamespace(flags.PrimarySecretNamespace()), client.MatchingLabels{remotecluster.SecretLabel: "true"})
+		return len(found.Items) > 0, err
 	})
-	if read.err != nil || len(read.items) == 0 {
+	if err != nil || !hasOther {
 		return nil
 	}
 	return map[string]client.Client{remotecluster.Group: remotecluster.Refusing(traffic.ErrUnreachable,
