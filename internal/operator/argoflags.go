@@ -48,13 +48,14 @@ var ignoredFlags = map[string]struct{ value, why string }{
 	"kloglevel": {"0", "there is one log"}, "service-threads": {"10", "Services have no workers of their own"},
 	"ingress-threads": {"10", "routes have no workers of their own"}, "ephemeral-metadata-threads": {"10", "pods have no workers of their own"},
 	"ephemeral-metadata-update-pod-retries": {"3", "a reconciliation is retried until it succeeds"},
-	"appmesh-crd-version":                   {"v1beta2", "it is the only one"}, "traefik-api-group": {"traefik.io", "-traefik-api-version contains it"},
-	"ingress-api-version": {"", "networking.k8s.io/v1 is the only one"},
+	"appmesh-crd-version":                   {"v1beta2", "v1beta2 is the only version"}, "traefik-api-group": {"traefik.io", "the value of -traefik-api-version contains it"},
+	"ingress-api-version": {"", "the only version is networking.k8s.io/v1"},
 	"alb-ingress-classes": {"alb", "Ingresses are found by their names"}, "nginx-ingress-classes": {"nginx", "Ingresses are found by their names"},
 }
 
 // registerArgo declares the flags.
 func (f *Flags) registerArgo(set *pflag.FlagSet) {
+	f.registerConnection(set)
 	a := &f.Argo
 	set.StringVar(&a.InstanceID, "instance-id", "", "serve Rollouts and related objects with this instance ID in their label; empty: those without the label")
 	set.BoolVar(&a.Namespaced, "namespaced", false, "watch only the controller's own namespace, like -namespace with its name")

@@ -43,6 +43,8 @@ type Flags struct {
 	ClusterName                   string
 	NoCrossNamespaceRefs, Version bool
 
+	// Connection overrides parts of the kubeconfig.
+	Connection ConnectionFlags
 	// MinAnalysisInterval is the minimum of spec.analysis.interval.
 	MinAnalysisInterval time.Duration
 	// DrainDelay is the time for which pods without traffic continue to run.
@@ -93,7 +95,7 @@ func (f *Flags) Register(set *pflag.FlagSet) {
 	set.StringVar(&f.EventWebhook, "event-webhook", "", "URL that receives every event")
 	set.StringVar(&f.IncludeLabelPrefix, "include-label-prefix", "", "comma-separated prefixes of the labels that are copied to primaries; * means all")
 	set.IntVar(&f.Threadiness, "threadiness", 10, "number of concurrent reconciliations of Canaries")
-	set.BoolVar(&f.ReplaceGlobals, "zap-replace-globals", false, "accepted for compatibility")
+	set.BoolVar(&f.ReplaceGlobals, "zap-replace-globals", false, "accepted for compatibility: there is one logger")
 	set.StringVar(&f.LogEncoding, "zap-encoding", "json", "json or console")
 	set.StringVar(&f.Namespace, "namespace", "", "the only namespace to watch; empty: all")
 	set.StringVar(&f.MeshProvider, "mesh-provider", "istio", "provider of Canaries without spec.provider")

@@ -25,10 +25,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/transport"
 	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -201,20 +199,6 @@ func (p process) requestedAPIs() []api {
 		all = append(all, api{apiRollout, p.rolloutsMissing, p.serveRollouts})
 	}
 	return all
-}
-
-func (f *Flags) restConfig(transports []transport.WrapperFunc) (*rest.Config, error) {
-	var cfg *rest.Config
-	var err error
-	if f.Kubeconfig == "" && f.Master == "" {
-		cfg, err = ctrl.GetConfig()
-	} else {
-		cfg, err = clientcmd.BuildConfigFromFlags(f.Master, f.Kubeconfig)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the kubeconfig: %w", err)
-	}
-	return f.tuneClient(cfg, transports), nil
 }
 
 // tuneClient configures the client of an API server. The transports wrap that of the client in this order, the last one
