@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -32,19 +33,24 @@ func runWorkloadCommand(cmd *cobra.Command, c *commonFlags, flags commandFlags, 
 
 func newRestartCommand(connect connector) *cobra.Command {
 	c, flags := commonFlags{connect: connect}, commandFlags{}
+	var delay time.Duration
 	cmd := &cobra.Command{
 		Use: "restart NAME", Short: "Replace the pods of a release", Args: oneRelease,
 		Long: "Sets spec.restartAt of a Rollout: its pods are replaced without a release. For a Canary, changes the template of its target as\n" +
 			"kubectl rollout restart does: the same version is released with new pods." + workloadCommandHelp,
-		Example: "  serin restart rollout/web -n shop",
+		Example: "  serin restart rollout/web -n shop\n  serin restart rollout/web -n shop --in 30m",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if delay < 0 {
+				return withExitCode(ExitUsage, fmt.Errorf("--in %s is negative: use a duration such as 30m", delay))
+			}
 			return runWorkloadCommand(cmd, &c, flags, args[0], func(ctx context.Context, session *cluster.Session, namespace string, name cluster.Name) (*cluster.PlannedCommand, error) {
-				return session.PlanRestart(ctx, namespace, name)
+				return session.PlanRestart(ctx, namespace, name, delay)
 			})
 		},
 	}
 	c.register(cmd, false)
 	flags.register(cmd)
+	cmd.Flags().DurationVarP(&delay, "in", "i", 0, "delay of the restart of a Rollout, such as 30m")
 	return cmd
 }
 

@@ -50,17 +50,23 @@ type workloadPatch struct {
 	patch  client.Patch
 }
 
-// PlanRestart plans the replacement of the pods of a Rollout, or a release of the same version of a Canary. Errors: those of
-// PlanCommand.
-func (s *Session) PlanRestart(ctx context.Context, namespace string, name Name) (*PlannedCommand, error) {
+// PlanRestart plans the replacement of the pods of a Rollout after a delay, or a release of the same version of a Canary, which cannot
+// be delayed. Errors: those of PlanCommand.
+func (s *Session) PlanRestart(ctx context.Context, namespace string, name Name, delay time.Duration) (*PlannedCommand, error) {
 	p, template, err := s.planWorkload(ctx, Restart, namespace, name)
 	if err != nil {
 		return nil, err
 	}
-	now := s.Clock.Now().UTC().Format(time.RFC3339)
+	now := s.Clock.Now().Add(delay).UTC().Format(time.RFC3339)
 	if r, ok := p.object.(*argov1.Rollout); ok {
 		p.Effect, p.Paused = "will replace its pods", false // spec.paused does not delay it
+		if delay > 0 {
+			p.Effect = "will replace its pods at " + now
+		}
 		return p, p.patchWorkload(r, types.MergePatchType, map[string]any{"spec": map[string]any{"restartAt": now}})
+	}
+	if delay > 0 {
+		return nil, p.newError(ErrRefused, "cannot be restarted later: --in is for Rollouts, whose pods are replaced without a release")
 	}
 	p.Effect = "will release the same version with new pods"
 	var tree any = map[string]any{"metadata": map[string]any{"annotations": map[string]any{restartedAtAnnotation: now}}}

@@ -221,7 +221,7 @@ func planOrder(ctx context.Context, session *cluster.Session, key explain.Key, o
 	case "undo":
 		return session.PlanUndo(ctx, key.Namespace, name, 0)
 	case "restart":
-		return session.PlanRestart(ctx, key.Namespace, name)
+		return session.PlanRestart(ctx, key.Namespace, name, 0)
 	case "approve", "deny":
 		if order.Gate == "" || order.Run == "" {
 			return nil, fmt.Errorf("%w: %s requires gate and run", errInvalidOrder, order.Verb)
