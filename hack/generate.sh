@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Writes all generated code: the deep copies of the API types, the definitions in config/crd, and what the chart and the
-# kustomization have of these and of the documented rights.
+# Writes all generated files: the deep copies of the API types, the definitions in config/crd, what the chart and the
+# kustomization have of these and of the documented rights, and docs/parity.md.
 # It changes nothing when the sources have not changed; `make generate` calls it, and CI looks for a difference.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,3 +18,4 @@ controller_gen crd:generateEmbeddedObjectMeta=true paths=./api/argoproj/... outp
 go run ./hack/crdpods config/crd/argoproj
 
 go run ./hack/packaging/write
+go run ./test/parity/write
