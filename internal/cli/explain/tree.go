@@ -113,6 +113,21 @@ type TreeRun struct {
 	Type    string `json:"type,omitempty"`
 	Phase   string `json:"phase,omitempty"`
 	Message string `json:"message,omitempty"`
+	// Measurements are the numbers of measurements of an AnalysisRun by their results, without dry runs; none: it has not measured yet.
+	Measurements *TreeMeasurements `json:"measurements,omitempty"`
+}
+
+// TreeMeasurements are numbers of measurements.
+type TreeMeasurements struct {
+	Successful   int32 `json:"successful"`
+	Failed       int32 `json:"failed"`
+	Inconclusive int32 `json:"inconclusive"`
+	Error        int32 `json:"error"`
+}
+
+// Text lists the number of measurements with each result.
+func (m TreeMeasurements) Text() string {
+	return countText(argov1.MetricResult{Successful: m.Successful, Failed: m.Failed, Inconclusive: m.Inconclusive, Error: m.Error})
 }
 
 // TreeObjects are the objects of one release that its observation does not contain.
@@ -424,10 +439,29 @@ func (observed *Rollout) currentRuns(r *Release) []TreeRun {
 	var out []TreeRun
 	for _, run := range observed.Snapshot.AnalysisRuns {
 		if !run.Deleting && observed.isCurrent(run.Phase, run.Hash, r) {
-			out = append(out, TreeRun{Name: run.Name, Type: run.Type, Phase: string(run.Phase), Message: run.Message})
+			out = append(out, TreeRun{Name: run.Name, Type: run.Type, Phase: string(run.Phase), Message: run.Message, Measurements: observed.measurementsOf(run.Name)})
 		}
 	}
 	return out
+}
+
+// measurementsOf counts the measurements of an AnalysisRun.
+func (observed *Rollout) measurementsOf(name string) *TreeMeasurements {
+	i := slices.IndexFunc(observed.Runs, func(run argov1.AnalysisRun) bool { return run.Name == name })
+	if i < 0 {
+		return nil
+	}
+	var sum TreeMeasurements
+	for _, result := range observed.Runs[i].Status.MetricResults {
+		if !result.DryRun {
+			sum.Successful, sum.Failed = sum.Successful+result.Successful, sum.Failed+result.Failed
+			sum.Inconclusive, sum.Error = sum.Inconclusive+result.Inconclusive, sum.Error+result.Error
+		}
+	}
+	if sum == (TreeMeasurements{}) {
+		return nil
+	}
+	return &sum
 }
 
 // currentExperiments returns the Experiments in progress, and those without success of a release that was not promoted.

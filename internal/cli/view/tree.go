@@ -286,6 +286,9 @@ func (o TreeOptions) runNode(kind string, run explain.TreeRun) node {
 		n.text += "   " + run.Type
 	}
 	n.text += "   " + o.styled(analysisStyle(run.Phase), cmp.Or(run.Phase, "Pending"))
+	if run.Measurements != nil {
+		n.text += "   " + run.Measurements.Text()
+	}
 	return n
 }
 
