@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"fmt"
-	"slices"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/release"
@@ -10,8 +9,9 @@ import (
 )
 
 // advanceCanaryStrategy advances a canary release: abort, pauses, promotion, or the next step.
-func advanceCanaryStrategy(f facts, r trafficPlan, a analyses, status argov1.RolloutStatus) transition {
-	step := newStepState(f, r, a)
+func advanceCanaryStrategy(f facts, in stepInputs, status argov1.RolloutStatus) transition {
+	step, r, a := newStepState(f, in), in.route, in.runs
+	status.Canary.StepPluginStatuses = in.plugins.statuses
 	switch {
 	case status.PromoteFull:
 		status = withAllSteps(f, withoutPauses(status))
@@ -19,13 +19,10 @@ func advanceCanaryStrategy(f facts, r trafficPlan, a analyses, status argov1.Rol
 	case f.inRollbackWindow:
 		status = withAllSteps(f, withoutPauses(status))
 	}
-	t := abortFailedCanary(f, step, a, transition{status: status})
+	t := abortFailedCanary(f, step, a, transition{status: status, events: in.plugins.events})
 	advancing := !t.status.Abort && !isPromoted(t.status) && f.hasDistinctStable()
-	if advancing && f.Status.AbortedAt != nil {
-		t.status.Canary.StepPluginStatuses = nil // from before the retry
-	}
 	if advancing && !t.status.PromoteFull && !f.inRollbackWindow {
-		t.status = withStepPauses(f, step, a, recordAnalyses(t.status, step, a))
+		t.status = withStepPauses(f, step, a, recordAnalyses(t.status, a))
 	}
 	switch reason := canaryPromotionReason(f, r, t.status); {
 	case reason != "":
@@ -90,18 +87,13 @@ func canServeAllTraffic(f facts) bool {
 }
 
 // recordAnalyses returns the status with the analyses and the experiment of the release.
-func recordAnalyses(s argov1.RolloutStatus, step StepState, a analyses) argov1.RolloutStatus {
+func recordAnalyses(s argov1.RolloutStatus, a analyses) argov1.RolloutStatus {
 	s.Canary.CurrentStepAnalysisRunStatus = a.step.toStatus()
 	s.Canary.CurrentBackgroundAnalysisRunStatus = a.background.toStatus()
 	s.Canary.CurrentExperiment = ""
 	if a.experiment != nil {
 		s.Canary.CurrentExperiment = a.experiment.Name
 	}
-	if step.Step.Plugin == nil || !slices.Contains(step.DisabledPlugins, step.Step.Plugin.Name) || step.pluginStatus() != nil {
-		return s
-	}
-	disabled := argov1.StepPluginStatus{Index: step.Index, Name: step.Step.Plugin.Name, Operation: argov1.StepPluginRun, Disabled: true}
-	s.Canary.StepPluginStatuses = append(slices.Clip(s.Canary.StepPluginStatuses), disabled)
 	return s
 }
 

@@ -14,19 +14,20 @@ func decideCanaryStrategy(f facts, unreadable outcome) Decision {
 	status := countPods(f)
 	switch {
 	case f.templateOrStepsChanged():
-		return completeDecision(f, startRelease(f, status), trafficPlan{}, analyses{}, upkeep)
+		return completeDecision(f, startRelease(f, status), stepInputs{}, upkeep)
 	case f.replicasChanged():
-		return completeDecision(f, transition{status: status}, trafficPlan{}, analyses{}, upkeep, scaleForCanaryStrategy(f, trafficPlan{}))
+		return completeDecision(f, transition{status: status}, stepInputs{}, upkeep, scaleForCanaryStrategy(f, trafficPlan{}))
 	}
 	restart := planRestart(f)
 	status.RestartedAt = restart.restartedAt
 	if restart.evictsPods {
-		return completeDecision(f, transition{status: status}, trafficPlan{}, analyses{}, upkeep, restart.outcome)
+		return completeDecision(f, transition{status: status}, stepInputs{}, upkeep, restart.outcome)
 	}
 	deletion, deleted := deleteOldReplicaSets(f)
 	route := planTraffic(f)
 	runs := planAnalyses(f, deleted)
-	return completeDecision(f, advanceCanaryStrategy(f, route, runs, route.recordWeights(f, status)), route, runs,
+	in := stepInputs{route, runs, planStepPlugins(f)}
+	return completeDecision(f, advanceCanaryStrategy(f, in, route.recordWeights(f, status)), in,
 		upkeep, restart.outcome, setEphemeralMetadata(f), deletion, planCanaryServices(f), route.outcome, runs.outcome, scaleForCanaryStrategy(f, route))
 }
 
@@ -89,13 +90,24 @@ func revisionWeight(w *argov1.TrafficWeights, hash string) int32 {
 	return sum
 }
 
-// newStepState returns the state of the current step, after the router and the analyses were planned.
-func newStepState(f facts, t trafficPlan, a analyses) StepState {
+// stepInputs are the results of the stages that decide about the current step.
+type stepInputs struct {
+	route   trafficPlan
+	runs    analyses
+	plugins pluginPlan
+}
+
+// newStepState returns the state of the current step.
+func newStepState(f facts, in stepInputs) StepState {
 	step, _ := pods.StepAt(f.steps(), f.Status.CurrentStepIndex)
+	t := in.route
 	v := StepState{
 		Now: f.Now, Index: valueOr(f.Status.CurrentStepIndex, 0), Total: int32(len(f.steps())), //nolint:gosec // a list in one object
-		Step: step, Status: f.Status, Pods: stepPods(f), DisabledPlugins: f.DisabledPlugins,
-		Run: a.step, Experiment: a.experiment, ManagedRouteSet: t.weights != nil, WeightShortfall: t.shortfall, EndpointsGate: t.endpointsGate, RouterGate: t.routerGate,
+		Step: step, Status: f.Status, Pods: stepPods(f), PluginGate: in.plugins.gate,
+		Run: in.runs.step, Experiment: in.runs.experiment, ManagedRouteSet: t.weights != nil, WeightShortfall: t.shortfall, EndpointsGate: t.endpointsGate, RouterGate: t.routerGate,
+	}
+	if in.plugins.statuses != nil {
+		v.Status.Canary.StepPluginStatuses = in.plugins.statuses
 	}
 	if t.recordedWeights != nil {
 		v.Status.Canary.Weights = t.recordedWeights

@@ -7,6 +7,7 @@
 //	planUpkeep              the effects for every Rollout, whatever its release needs    upkeep.go
 //	planTraffic             the weights of the router                                    traffic.go, returning.go
 //	planAnalyses            the analyses and the experiment that run now                 analyses.go
+//	planStepPlugins         the call of a step plugin, and its recorded answers          plugins.go
 //	scaleForCanaryStrategy  the number of pods of each ReplicaSet                        scale.go, package pods
 //	advanceCanaryStrategy   abort, pauses, promotion or the next step                    advance.go, step_gates.go
 //	completeDecision        the rest of the status, and the gates in order               status.go, conditions.go, gates.go

@@ -101,11 +101,16 @@ func withoutPauseOfOtherStep(steps []argov1.CanaryStep, status *argov1.RolloutSt
 }
 
 // withoutFutureTimes replaces times in the future by the current time. They exist if a clock was set back after they
-// were written; without the correction, pauses and deadlines would be longer by the difference.
+// were written; without the correction, pauses, deadlines and delays of plugins would be longer by the difference.
 func withoutFutureTimes(status *argov1.RolloutStatus, now time.Time) {
 	for i := range status.PauseConditions {
 		if c := &status.PauseConditions[i]; c.StartTime.After(now) {
 			c.StartTime = metav1.NewTime(now)
+		}
+	}
+	for i := range status.Canary.StepPluginStatuses {
+		if p := &status.Canary.StepPluginStatuses[i]; p.UpdatedAt != nil && p.UpdatedAt.After(now) {
+			p.UpdatedAt = new(metav1.NewTime(now))
 		}
 	}
 	for i := range status.Conditions {
@@ -287,7 +292,7 @@ func gateOutcome(gates ...release.Gate) outcome { return outcome{gates: gates} }
 func newDecision(f facts, status argov1.RolloutStatus, o outcome) Decision {
 	d := Decision{
 		Status: status, Effects: slices.Concat(o.upkeepEffects, o.scaleUpEffects, o.trafficEffects, o.removalEffects),
-		Gates: o.gates, Events: o.events, Wake: o.gates.Wake(),
+		Gates: o.gates, Queries: o.gates.Queries(), Events: o.events, Wake: o.gates.Wake(),
 	}
 	if !equalExceptExplanations(f.storedStatus, status) {
 		d.Wake = f.Now

@@ -30,7 +30,7 @@ func asInformational(kind release.GateKind) release.GateKind {
 // GateKinds lists all gates of a Rollout, including those that only its reconciler sets.
 func GateKinds() release.GateKinds {
 	const (
-		byTime, byCluster, byUser = release.ByTime, release.ByCluster, release.ByUser
+		byTime, byCluster, byAnswer, byUser = release.ByTime, release.ByCluster, release.ByAnswer, release.ByUser
 	)
 	return release.GateKinds{
 		gateKind("peer", byUser),
@@ -55,7 +55,7 @@ func GateKinds() release.GateKinds {
 		gateKind("experiment", byCluster, byUser),
 		gateKind("pre-promotion", byCluster, byUser),
 		gateKind("post-promotion", byCluster, byUser),
-		gateKind("plugin", byUser, byCluster),
+		gateKind(gatePlugin, byTime, byAnswer, byUser, byCluster),
 		gateKind("step", byUser),
 		asInformational(gateKind("imbalance")),
 		asInformational(gateKind("restart", byTime, byCluster)),

@@ -14,14 +14,14 @@ import (
 
 // orderGates puts the gates of a release in the order in which users read them: gates that the user opens, gates of the
 // current step or of the switch, gates of other stages, and the deadline. It adds the events of the gates.
-func orderGates(f facts, t transition, r trafficPlan, a analyses, o outcome) outcome {
+func orderGates(f facts, t transition, in stepInputs, o outcome) outcome {
 	s := t.status
 	warning := warnOfImbalance(f, s)
 	gates := slices.Concat(userGates(f, s), warning.gates)
 	if f.Spec.Strategy.BlueGreen != nil {
-		gates = append(gates, switchGates(f, a, s)...)
+		gates = append(gates, switchGates(f, in.runs, s)...)
 	} else {
-		gates = append(gates, canaryGates(f, r, a, s)...)
+		gates = append(gates, canaryGates(f, in, s)...)
 	}
 	for _, gate := range o.gates {
 		if !slices.ContainsFunc(gates, func(g release.Gate) bool { return g.Name == gate.Name && g.Message == gate.Message }) {
@@ -55,15 +55,19 @@ func userGates(f facts, s argov1.RolloutStatus) release.Gates {
 }
 
 // canaryGates returns the gates of the current step, or of the pods if there is none, and of the background analysis.
-func canaryGates(f facts, r trafficPlan, a analyses, s argov1.RolloutStatus) release.Gates {
+func canaryGates(f facts, in stepInputs, s argov1.RolloutStatus) release.Gates {
 	var gates release.Gates
 	_, stepping := pods.StepAt(f.steps(), f.Status.CurrentStepIndex)
 	switch {
 	case s.Abort, isPromoted(s), f.Status.PromoteFull, !stepping:
 		gates = append(gates, servingPodsAvailable(f, s))
+		if in.plugins.gate != nil {
+			gates = append(gates, *in.plugins.gate)
+		}
 	default:
-		gates = append(gates, EvaluateStepGates(newStepState(f, r, a))...)
+		gates = append(gates, EvaluateStepGates(newStepState(f, in))...)
 	}
+	a := in.runs
 	if a.background == nil || s.Abort {
 		return gates
 	}

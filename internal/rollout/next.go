@@ -72,11 +72,11 @@ func createReplicaSet(f facts, unreadable outcome) Decision {
 }
 
 // completeDecision completes the decision about a release: the rest of the status, and the gates.
-func completeDecision(f facts, t transition, r trafficPlan, a analyses, stages ...outcome) Decision {
+func completeDecision(f facts, t transition, in stepInputs, stages ...outcome) Decision {
 	t = completeStatus(f, t)
 	all := joinOutcomes(stages...)
 	all.events = append(all.events, t.events...)
-	all = orderGates(f, t, r, a, all)
+	all = orderGates(f, t, in, all)
 	return newDecision(f, t.status, all)
 }
 

@@ -36,7 +36,8 @@ import (
 //	turn open|closed    limits the number of concurrent releases, and sets whether this one may start
 //	budget keeps|lets   sets whether a disruption budget protects pods from eviction
 //	workload pods=3     sets the number of pods of the workload, or with generation=2 its generation
-//	disable name        disables a step plugin
+//	plugin name         configures a step plugin; YAML describes its behavior, see pluginBehavior. disabled: its steps are
+//	                    skipped; refused: it cannot be called; lost: it is no longer configured
 //	status              YAML merged into the status, as users patch it
 //	after 10s           advances the time
 //
@@ -158,8 +159,8 @@ func (w *world) runCommand(t *testing.T, d *datadriven.TestData) {
 		w.budget = word() == "keeps"
 	case "workload":
 		w.setWorkload(t, d)
-	case "disable":
-		w.disabled = append(w.disabled, word())
+	case "plugin":
+		w.configurePlugin(t, d)
 	case "status":
 		overlay(&w.status)
 	case "after":

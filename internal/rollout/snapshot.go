@@ -43,8 +43,9 @@ type Snapshot struct {
 	Pods []Pod
 	// Router is the observed state of the route, if the strategy has one.
 	Router Router
-	// DisabledPlugins are the step plugins that are disabled in the configuration.
-	DisabledPlugins []string
+	// StepPlugins are the configured step plugins that the steps name. Answers are the answers to calls of them.
+	StepPlugins map[string]StepPlugin
+	Answers     release.Answers
 	// Workload is the workload that spec.workloadRef names; nil: none.
 	Workload *WorkloadScale
 	// FormerWorkloads are Deployments that this Rollout has scaled down and no longer refers to.

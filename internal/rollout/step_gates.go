@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -31,8 +30,8 @@ type StepState struct {
 	EndpointsGate *release.Gate
 	// RouterGate is the gate of a router that has not applied the weight yet; nil: it has, or cannot report it.
 	RouterGate *release.Gate
-	// DisabledPlugins are the step plugins that are disabled in the configuration.
-	DisabledPlugins []string
+	// PluginGate is the gate of a step plugin without a final result; nil: the status contains the result.
+	PluginGate *release.Gate
 }
 
 // RunResult is the result of an AnalysisRun or an Experiment so far.
@@ -206,42 +205,6 @@ func managedRouteSet(v StepState) release.Gate {
 		return release.NewWaitingGate("route", release.ByCluster, "not applied yet")
 	}
 	return release.NewPassingGate("route", "set")
-}
-
-// pluginStatus returns the status of the plugin of the step; nil: it was not called.
-func (v StepState) pluginStatus() *argov1.StepPluginStatus {
-	for i, s := range v.Status.Canary.StepPluginStatuses {
-		if s.Index == v.Index && s.Operation == argov1.StepPluginRun {
-			return &v.Status.Canary.StepPluginStatuses[i]
-		}
-	}
-	return nil
-}
-
-// pluginRetryInterval is the time before the configuration of a missing plugin is checked again.
-const pluginRetryInterval = 30 * time.Second
-
-// pluginSuccessful evaluates the last status of the plugin of the step. Serin runs no plugins: it uses results that the
-// plugin returned to another controller, and a disabled plugin passes.
-func pluginSuccessful(v StepState) release.Gate {
-	s := v.pluginStatus()
-	switch {
-	case s != nil && s.Disabled:
-		return release.NewPassingGate("plugin", s.Name+" is disabled")
-	case s != nil && s.Phase == argov1.StepPluginSuccessful:
-		return release.NewPassingGate("plugin", s.Message)
-	case s != nil && s.Phase == argov1.StepPluginFailed:
-		return release.NewFailedGate("plugin", release.ByUser, s.Message)
-	case slices.Contains(v.DisabledPlugins, v.Step.Plugin.Name):
-		return release.NewWaitingGate("plugin", release.ByCluster, "disabled, not recorded in the status yet")
-	}
-	gate := release.NewFailedGate("plugin", release.ByUser, v.Step.Plugin.Name+" is not configured")
-	gate.Until = v.Now.Add(pluginRetryInterval)
-	gate.Events = []release.Event{{
-		Type: release.Warning, Reason: reasonReconciliation, Persistent: true,
-		Message: fmt.Sprintf("Reconciliation failed with error: step plugin %s is not configured", v.Step.Plugin.Name),
-	}}
-	return gate
 }
 
 // StepAbortCause returns the cause with which a failed step aborts the release; false: the step has not failed.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -47,8 +48,11 @@ type world struct {
 	headers             int // number of header routes before the last change
 	router              Router
 	workload            *WorkloadScale
-	disabled            []string
-	queueSlot           *release.QueueState // of a release that may start
+	plugins             map[string]StepPlugin
+	replies             map[string]pluginBehavior
+	answers             release.Answers
+	calls               map[string]PluginCall // in flight, by the ID of the query
+	queueSlot           *release.QueueState   // of a release that may start
 	count               int
 
 	// become returns how many pods of a ReplicaSet exist and are available after a while; nil: all.
@@ -73,6 +77,7 @@ func newWorld(spec argov1.RolloutSpec) *world {
 	return &world{
 		now: noon, template: "v1", generation: 1, spec: spec, verdict: argov1.AnalysisPhaseRunning, outcome: argov1.AnalysisPhaseRunning,
 		ready: map[string]int32{}, readyLongEnough: map[string]int32{}, services: map[string]Service{}, labels: map[string]*argov1.PodTemplateMetadata{},
+		plugins: map[string]StepPlugin{}, replies: map[string]pluginBehavior{}, answers: release.Answers{}, calls: map[string]PluginCall{},
 	}
 }
 
@@ -92,7 +97,7 @@ func (w *world) snapshot(t testingT) Snapshot {
 		Now: w.now, Namespace: "shop", Name: "cart", UID: "uid", Generation: w.generation, RevisionAnnotation: w.revision, WorkloadGenerationAnnotation: w.workloadGeneration,
 		Spec: *w.spec.DeepCopy(), ValidationError: w.problem, ReplicaSets: slices.Clone(w.sets), Hash: "hash-" + w.template, Selector: "app=cart",
 		Services: w.observedServices(), AnalysisRuns: slices.Clone(w.runs), Experiments: slices.Clone(w.experiments), Router: w.router,
-		Workload: w.workload, DisabledPlugins: w.disabled,
+		Workload: w.workload, StepPlugins: maps.Clone(w.plugins), Answers: maps.Clone(w.answers),
 	}
 	if err := json.Unmarshal(text, &s.Status); err != nil {
 		t.Fatalf("%v", err)
@@ -208,9 +213,10 @@ func worldInFirstPause(t *testing.T, pods int32, steps ...argov1.CanaryStep) *wo
 func (w *world) reconcile(t testingT) bool {
 	t.Helper()
 	w.runControllers()
+	w.finishCalls()
 	s := w.snapshot(t)
 	d := Next(s)
-	if again := Next(s); !equality.Semantic.DeepEqual(d.Status, again.Status) || fmt.Sprint(d.Effects, d.Gates, d.Events) != fmt.Sprint(again.Effects, again.Gates, again.Events) {
+	if again := Next(s); !equality.Semantic.DeepEqual(d.Status, again.Status) || !reflect.DeepEqual(d.Gates, again.Gates) || fmt.Sprint(d.Effects, d.Events) != fmt.Sprint(again.Effects, again.Events) {
 		t.Fatalf("two decisions about one snapshot differ")
 	}
 	w.last = d
@@ -239,6 +245,8 @@ func (w *world) reconcile(t testingT) bool {
 		}
 	}
 	if dies {
+		clear(w.answers) // they are in memory only
+		clear(w.calls)
 		return true
 	}
 	if !w.hasty {
@@ -252,8 +260,9 @@ func (w *world) reconcile(t testingT) bool {
 		}
 	}
 	if equality.Semantic.DeepEqual(s.Status, d.Status) {
-		return moved
+		return w.sendQueries(t, d.Queries) || moved
 	}
+	defer w.sendQueries(t, d.Queries)
 	w.status = d.Status
 	w.steps = append(w.steps, valueOr(w.status.CurrentStepIndex, -1))
 	w.recordEvents(d.Events)
@@ -579,6 +588,9 @@ func (w *world) printState() {
 	}
 	if d := s.Duration; d != nil {
 		fmt.Fprintf(&b, "\n  record %s", formatDuration(*d))
+	}
+	for _, p := range s.Canary.StepPluginStatuses {
+		fmt.Fprintf(&b, "\n  plugin %s", formatPluginStatus(p))
 	}
 	for _, gate := range w.last.Gates {
 		if gate.Verdict != release.Pass {
