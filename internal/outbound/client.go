@@ -156,6 +156,28 @@ func effectivePort(u *url.URL) string {
 // Do sends one request. A response of any status is not an error. Errors are *UnreachableError, *RefusedError, or describe an
 // invalid request. Their texts contain only the scheme, host and path of a URL.
 func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
+	var body bytes.Buffer
+	out, err := c.send(ctx, r, func(Response) io.Writer { return &body })
+	out.Body = body.Bytes()
+	if err != nil {
+		return Response{}, err
+	}
+	return out, nil
+}
+
+// Download is like Do for a long response: the body of a response with a status of 2xx is written to w as it arrives, also if an
+// error follows. Other bodies are discarded.
+func (c *Client) Download(ctx context.Context, r Request, w io.Writer) (Response, error) {
+	return c.send(ctx, r, func(response Response) io.Writer {
+		if response.IsSuccess() {
+			return w
+		}
+		return io.Discard
+	})
+}
+
+// send sends one request, and writes at most r.Limit bytes of the body to the writer that choose returns.
+func (c *Client) send(ctx context.Context, r Request, choose func(Response) io.Writer) (Response, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.Timeout, fmt.Errorf("no answer within %s", r.Timeout))
 	defer cancel()
 
@@ -173,11 +195,11 @@ func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 	}
 	defer response.Body.Close()
 
-	body, err := io.ReadAll(io.LimitReader(response.Body, r.Limit+1))
-	out := Response{Code: response.StatusCode, Header: response.Header, Body: body}
-	if int64(len(body)) > r.Limit {
-		out.Body, out.Truncated = body[:r.Limit], true
-		return out, nil
+	out := Response{Code: response.StatusCode, Header: response.Header}
+	n, err := io.Copy(choose(out), io.LimitReader(response.Body, r.Limit))
+	if n == r.Limit {
+		more, _ := io.ReadFull(response.Body, make([]byte, 1))
+		out.Truncated = more > 0
 	}
 	if err != nil {
 		return Response{}, newRequestError(ctx, err)

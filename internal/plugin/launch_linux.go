@@ -1,0 +1,42 @@
+package plugin
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Launch limits the memory of this process and replaces it with a plugin. The arguments are the limit in bytes, 0 for none, the
+// path of the plugin and its arguments. A limit must be set before the plugin starts, by the user that it runs as: otherwise, Serin
+// would need a capability to limit processes of others. It returns only if it fails.
+func Launch(args []string) error {
+	if len(args) < 2 {
+		return errors.New("Serin starts this command itself: the arguments are a limit of memory and the path of a plugin") //nolint:staticcheck // a name
+	}
+	limit, err := strconv.ParseUint(args[0], 10, 64)
+	if err != nil {
+		return fmt.Errorf("the limit of memory is not a number: %w", err)
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("give up privileges: %w", err)
+	}
+	limits := map[int]uint64{unix.RLIMIT_CORE: 0}
+	if limit > 0 {
+		limits[unix.RLIMIT_DATA] = limit
+	}
+	for resource, limit := range limits {
+		if err := unix.Setrlimit(resource, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
+			return fmt.Errorf("limit the memory of the plugin: %w", err)
+		}
+	}
+	return fmt.Errorf("execute %s: %w", args[1], syscall.Exec(args[1], args[1:], os.Environ())) //nolint:gosec // the administrator configures it
+}
+
+// newAttributes returns the attributes of a process that ends with Serin.
+func newAttributes() (*syscall.SysProcAttr, error) {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}, nil
+}

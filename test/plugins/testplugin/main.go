@@ -1,0 +1,123 @@
+// Command testplugin is a plugin of each kind for tests, built with the published interfaces of Argo Rollouts. The first argument
+// is its kind; the configuration of a step, a metric or a router contains its behavior.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/argoproj/argo-rollouts/utils/plugin/types"
+	goplugin "github.com/hashicorp/go-plugin"
+)
+
+// behavior is what a call does.
+type behavior struct {
+	// Behavior is empty or one of hang, freeze, crash, print, huge, nonsense, error.
+	Behavior string `json:"behavior"`
+	// Phase, Message, Requeue and Value of the result.
+	Phase   string `json:"phase"`
+	Message string `json:"message"`
+	Requeue string `json:"requeue"`
+	Value   string `json:"value"`
+	// Echo returns the received object.
+	Echo bool `json:"echo"`
+	// Journal is a file to which each call is appended.
+	Journal string `json:"journal"`
+}
+
+// parse returns the behavior in a configuration.
+func parse(config json.RawMessage) behavior {
+	var b behavior
+	if len(config) > 0 {
+		if err := json.Unmarshal(config, &b); err != nil {
+			panic(err)
+		}
+	}
+	return b
+}
+
+// act does what a call does before it returns. It returns the error of the call.
+func (b behavior) act(operation string) types.RpcError {
+	if b.Journal != "" {
+		file, err := os.OpenFile(b.Journal, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+		if err != nil {
+			return types.RpcError{ErrorString: err.Error()}
+		}
+		_, _ = fmt.Fprintln(file, operation)
+		_ = file.Close()
+	}
+	switch b.Behavior {
+	case "hang":
+		select {}
+	case "freeze":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		select {} // the signal may arrive later
+	case "crash":
+		os.Exit(7)
+	case "print":
+		for {
+			_, _ = os.Stderr.WriteString(strings.Repeat("x", 1<<16) + "\n")
+		}
+	case "allocate":
+		var all [][]byte
+		for {
+			block := make([]byte, 1<<20)
+			for i := range block {
+				block[i] = 1
+			}
+			all = append(all, block)
+		}
+	case "error":
+		return types.RpcError{ErrorString: "the test requires an error"}
+	}
+	return types.RpcError{}
+}
+
+// message returns the message of a result.
+func (b behavior) message() string {
+	if b.Behavior == "huge" {
+		return strings.Repeat("x", 1<<30)
+	}
+	if b.Behavior == "environment" {
+		return strings.Join(os.Environ(), "\n")
+	}
+	if b.Behavior == "user" {
+		return fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid())
+	}
+	return b.Message
+}
+
+func (b behavior) requeue() time.Duration {
+	d, _ := time.ParseDuration(b.Requeue)
+	return d
+}
+
+func main() {
+	kind := "step"
+	if len(os.Args) > 1 {
+		kind = os.Args[1]
+	}
+	if len(os.Args) > 2 && os.Args[2] == "mute" {
+		time.Sleep(time.Hour)
+	}
+	if len(os.Args) > 2 && os.Args[2] == "babble" {
+		fmt.Println("hello, I am not a plugin")
+		return
+	}
+	served := map[string]struct {
+		name   string
+		plugin goplugin.Plugin
+	}{
+		"step":           {"RpcStepPlugin", newStepPlugin()},
+		"metricprovider": {"RpcMetricProviderPlugin", newMetricPlugin()},
+		"trafficrouter":  {"RpcTrafficRouterPlugin", newRouterPlugin()},
+	}[kind]
+	goplugin.Serve(&goplugin.ServeConfig{
+		HandshakeConfig: goplugin.HandshakeConfig{ProtocolVersion: 1, MagicCookieKey: "ARGO_ROLLOUTS_RPC_PLUGIN", MagicCookieValue: kind},
+		Plugins:         map[string]goplugin.Plugin{served.name: served.plugin},
+	})
+}
