@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -19,9 +20,14 @@ import (
 	"github.com/serin-dev/serin/internal/loadtester/load"
 	"github.com/serin-dev/serin/internal/operator"
 	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/plugin"
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == plugin.LaunchArgument { // the controller starts a plugin
+		_, _ = fmt.Fprintln(os.Stderr, plugin.Launch(os.Args[2:]))
+		os.Exit(1)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	root := command(os.Args[0])

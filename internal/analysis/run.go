@@ -40,6 +40,8 @@ type MeasurementResult struct {
 	Value string
 	// Metadata that the provider returned; nil: the previous metadata remains.
 	Metadata map[string]string
+	// MetricMetadata is what a plugin adds to the result of the metric; nil: the previous metadata remains.
+	MetricMetadata map[string]string
 	// ResumeAt is the time at which a running measurement is checked again.
 	ResumeAt time.Time
 }
@@ -355,9 +357,14 @@ func (r *runDecider) recordResult(m argov1.Metric, result *argov1.MetricResult, 
 	} else {
 		measured.ResumeAt = new(metav1.NewTime(nextResumeTime(q.InProgress, a)))
 	}
-	result.Metadata = metricMetadata(m)
+	switch {
+	case len(m.Provider.Plugin) == 0:
+		result.Metadata = metricMetadata(m)
+	case a.MetricMetadata != nil:
+		result.Metadata = a.MetricMetadata
+	}
 	result.Measurements = append(result.Measurements, measured)
-	if surplus := len(result.Measurements) - measurementLimit(r.snapshot.Spec, m.Name); surplus > 0 {
+	if surplus := len(result.Measurements) - MeasurementLimit(r.snapshot.Spec, m.Name); surplus > 0 {
 		r.decision.Effects = append(r.decision.Effects, MeasurementJobsDeleted{Metric: m.Name, Measurements: slices.Clone(result.Measurements[:surplus])})
 		result.Measurements = slices.Delete(result.Measurements, 0, surplus)
 	}

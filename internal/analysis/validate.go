@@ -204,7 +204,8 @@ func isDryRun(spec argov1.AnalysisRunSpec, metric string) bool {
 // defaultRetention is the number of measurements of a metric that the status contains.
 const defaultRetention = 10
 
-func measurementLimit(spec argov1.AnalysisRunSpec, metric string) int {
+// MeasurementLimit returns the number of measurements of a metric that a status contains.
+func MeasurementLimit(spec argov1.AnalysisRunSpec, metric string) int {
 	for _, rule := range spec.MeasurementRetention {
 		if rule.Limit > 0 && matchesMetric(rule.MetricName, metric) {
 			return int(rule.Limit)

@@ -73,9 +73,6 @@ func (r *Registry) NewMeasurement(ctx context.Context, request AnalysisRequest) 
 			return service.NewMeasurement(ctx, request)
 		}
 	}
-	if len(request.Metric.Provider.Plugin) > 0 {
-		return Measurement{}, errors.New("this version of Serin does not run third-party plugins: use a built-in provider")
-	}
 	return Measurement{}, fmt.Errorf("no valid provider in metric '%s'", request.Metric.Name)
 }
 

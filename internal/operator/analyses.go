@@ -17,6 +17,7 @@ import (
 	experimentcontroller "github.com/serin-dev/serin/internal/experiment/controller"
 	"github.com/serin-dev/serin/internal/notification/dispatch"
 	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/plugin"
 	"github.com/serin-dev/serin/internal/queryrunner"
 	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/release"
@@ -34,7 +35,7 @@ const (
 )
 
 // serveAnalyses adds the controller of AnalysisRuns, which reads from the caches of Rollouts.
-func (p process) serveAnalyses(ctx context.Context, own cluster.Cluster, recorder *telemetry.Recorder, notifications *dispatch.Dispatcher) error {
+func (p process) serveAnalyses(ctx context.Context, own cluster.Cluster, plugins *plugin.Host, recorder *telemetry.Recorder, notifications *dispatch.Dispatcher) error {
 	clk := clock.RealClock{}
 	jobs, jobCache, err := p.newJobRunner(own)
 	if err != nil {
@@ -44,7 +45,7 @@ func (p process) serveAnalyses(ctx context.Context, own cluster.Cluster, recorde
 	measurer := &measure.Measurer{
 		Client: own.GetClient(), Secrets: own.GetAPIReader(), Clock: clk, Services: p.services,
 		Restricted: outbound.New(p.flags.userAddressPolicy()), Unrestricted: outbound.New(trustedAddressPolicy()),
-		Namespace: p.flags.Argo.OwnNamespace, Environment: os.Getenv, Jobs: jobs, Telemetry: p.metrics,
+		Namespace: p.flags.Argo.OwnNamespace, Environment: os.Getenv, Jobs: jobs, Plugins: plugins, Telemetry: p.metrics,
 	}
 	// A measurement may create a Job.
 	measureInShard := func(ctx context.Context, key queryrunner.Key, query release.Query) release.Answer {

@@ -2,11 +2,14 @@ package operator
 
 import (
 	"fmt"
+	"math"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/release"
@@ -64,6 +67,14 @@ type Flags struct {
 	// IstioPrimarySecretNamespace is the namespace of the Secret for another cluster with the Istio objects of
 	// Rollouts; empty means the namespace of the process.
 	IstioPrimarySecretNamespace string
+	// AllowPlugins runs the plugins of Argo Rollouts that the administrator has configured. PluginDir contains their files and
+	// sockets, PluginTimeout bounds each call, PluginMemory the memory of each process, and PluginUID is their user and group; 0
+	// means those of Serin.
+	AllowPlugins  bool
+	PluginDir     string
+	PluginTimeout time.Duration
+	PluginMemory  resource.QuantityValue
+	PluginUID     int
 	// APIs are the APIs to serve: canary, rollout.
 	APIs []string
 	// Argo are the flags of Argo Rollouts.
@@ -119,9 +130,44 @@ func (f *Flags) Register(set *pflag.FlagSet) {
 	set.BoolVar(&f.ProxyResolvesNames, "proxy-resolves-names", false, "with a proxy in the environment: let it resolve host names, because it refuses internal addresses itself")
 	set.StringVar(&f.IstioPrimarySecretNamespace, "istio-primary-secret-namespace", "", "namespace of the Secret for another cluster with the Istio objects of Rollouts; empty: the controller's own namespace")
 	set.StringSliceVar(&f.APIs, "apis", []string{apiCanary, apiRollout}, "APIs to serve: canary, rollout; an API whose CRDs are not installed is served as soon as they are")
+	f.registerPlugins(set)
 	set.StringVar(&f.ProfilingAddress, "profiling-address", "", "loopback address that serves profiles; empty: off")
 	f.registerArgo(set)
 }
+
+// registerPlugins declares the flags for plugins of Argo Rollouts.
+func (f *Flags) registerPlugins(set *pflag.FlagSet) {
+	f.PluginMemory.Quantity = resource.MustParse("512Mi")
+	set.BoolVar(&f.AllowPlugins, "allow-plugins", false, "run the plugins of Argo Rollouts in the ConfigMap argo-rollouts-config: programs of third parties, with the network and, unless -plugin-uid is set, the files of this process")
+	set.StringVar(&f.PluginDir, "plugin-dir", filepath.Join(os.TempDir(), "serin-plugins"), "directory for downloaded plugins and their sockets")
+	set.DurationVar(&f.PluginTimeout, "plugin-timeout", time.Minute, "maximum duration of one call of a plugin")
+	set.Var(&f.PluginMemory, "plugin-memory", "maximum writable memory of each plugin; 0: no limit")
+	set.IntVar(&f.PluginUID, "plugin-uid", 0, "user and group of the plugins; requires that this process runs as root; 0: those of this process")
+}
+
+// pluginStartTimeout is the time that a plugin has to start, and then to initialize.
+const pluginStartTimeout = 30 * time.Second
+
+// validatePlugins returns a message for the user about the first invalid flag for plugins and its fix.
+func (f *Flags) validatePlugins() error {
+	switch {
+	case !f.AllowPlugins:
+		return nil
+	case f.PluginTimeout <= 0 || f.PluginTimeout > maxPluginTimeout:
+		return fmt.Errorf("-plugin-timeout is %s: set it to a duration of more than 0 and at most %s", f.PluginTimeout, maxPluginTimeout)
+	case f.PluginMemory.Sign() < 0:
+		return fmt.Errorf("-plugin-memory is %s: set it to a size such as 512Mi, or to 0 for no limit", f.PluginMemory.String())
+	case f.PluginUID < 0 || f.PluginUID > math.MaxInt32:
+		return fmt.Errorf("-plugin-uid is %d: set it to the ID of a user, or to 0 for that of this process", f.PluginUID)
+	case !filepath.IsAbs(f.PluginDir):
+		return fmt.Errorf("-plugin-dir is %q: set it to an absolute path", f.PluginDir)
+	default:
+		return nil
+	}
+}
+
+// maxPluginTimeout is the maximum of -plugin-timeout: an abort waits for a call in progress.
+const maxPluginTimeout = 10 * time.Minute
 
 // FromEnvironment overrides flags with the documented environment variables, so that secrets need not be part of a command
 // line.
@@ -163,6 +209,9 @@ func (f *Flags) Validate() error {
 	}
 	if len(f.APIs) == 0 {
 		return fmt.Errorf("-apis is empty, so nothing would be served: set it to %s, %s, or both", apiCanary, apiRollout)
+	}
+	if err := f.validatePlugins(); err != nil {
+		return err
 	}
 	return f.validateArgo()
 }

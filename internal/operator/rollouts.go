@@ -79,7 +79,11 @@ func (p process) serveRollouts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.serveAnalyses(ctx, own, newRecorder(), notifications); err != nil || len(f.Argo.Controllers) > 0 {
+	plugins, err := p.newPluginHost(ctx)
+	if err != nil {
+		return err
+	}
+	if err := p.serveAnalyses(ctx, own, plugins, newRecorder(), notifications); err != nil || len(f.Argo.Controllers) > 0 {
 		return err
 	}
 	runs := p.newRunLauncher(own, consistent)
@@ -93,6 +97,9 @@ func (p process) serveRollouts(ctx context.Context) error {
 	queue := &reconciler.Queue{}
 	observer, err := p.newRolloutObserver(ctx, rolloutClients{own, consistent, istio}, runs, otherController, queue)
 	if err != nil {
+		return err
+	}
+	if observer.StepPlugins, err = p.newStepPlugins(plugins, queue); err != nil {
 		return err
 	}
 	reconciler := controller.New(controller.Parts{

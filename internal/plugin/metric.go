@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/release"
@@ -32,13 +33,39 @@ func (h *Host) CallMetric(ctx context.Context, c MetricCall) (argov1.Measurement
 	}
 	var reply argov1.Measurement
 	err := h.call(ctx, pluginKey{Metric, c.Plugin}, c.Run.Namespace, method, args, &reply)
+	if err == nil {
+		err = checkMetadata(method, reply.Metadata)
+	}
 	return reply, err
+}
+
+// maxMetadataEntries and maxMetadataKeyBytes limit the metadata that a plugin adds to a status.
+const (
+	maxMetadataEntries  = 32
+	maxMetadataKeyBytes = 256
+)
+
+// checkMetadata returns the reason why metadata is not stored.
+func checkMetadata(method string, metadata map[string]string) error {
+	if len(metadata) > maxMetadataEntries {
+		return &CallError{method, fmt.Errorf("the returned metadata has %d entries: a plugin must return at most %d", len(metadata), maxMetadataEntries)}
+	}
+	for key := range metadata {
+		if len(key) > maxMetadataKeyBytes {
+			return &CallError{method, fmt.Errorf("a key of the returned metadata has %d bytes: a plugin must return at most %d", len(key), maxMetadataKeyBytes)}
+		}
+	}
+	return nil
 }
 
 // MetricMetadata returns what the plugin adds to the result of a metric.
 func (h *Host) MetricMetadata(ctx context.Context, namespace, name string, metric argov1.Metric) (map[string]string, error) {
 	var reply map[string]string
-	err := h.call(ctx, pluginKey{Metric, name}, namespace, "GetMetadata", metricMetadataArgs{metric}, &reply)
+	const method = "GetMetadata"
+	err := h.call(ctx, pluginKey{Metric, name}, namespace, method, metricMetadataArgs{metric}, &reply)
+	if err == nil {
+		err = checkMetadata(method, reply)
+	}
 	return reply, err
 }
 

@@ -55,7 +55,7 @@ func GateKinds() release.GateKinds {
 		gateKind("experiment", byCluster, byUser),
 		gateKind("pre-promotion", byCluster, byUser),
 		gateKind("post-promotion", byCluster, byUser),
-		gateKind(gatePlugin, byTime, byAnswer, byUser, byCluster),
+		gateKind(GatePlugin, byTime, byAnswer, byUser, byCluster),
 		gateKind("step", byUser),
 		asInformational(gateKind("imbalance")),
 		asInformational(gateKind("restart", byTime, byCluster)),

@@ -50,10 +50,10 @@ const (
 	minPluginRequeue = 10 * time.Second
 )
 
-const (
-	reasonPluginTransition = "StepPluginTransition"
-	gatePlugin             = "plugin"
-)
+const reasonPluginTransition = "StepPluginTransition"
+
+// GatePlugin is the name of the gate of a step plugin.
+const GatePlugin = "plugin"
 
 // pluginPlan is the state of the step plugins after the answers of this snapshot were recorded.
 type pluginPlan struct {
@@ -101,7 +101,7 @@ func (p *pluginPlanner) runStep(index int32, step argov1.PluginStep) {
 		p.record(argov1.StepPluginStatus{Index: index, Name: step.Name, Operation: argov1.StepPluginRun, Disabled: true})
 		return
 	case p.Spec.Paused, len(p.Status.PauseConditions) > 0:
-		p.setGate(release.NewWaitingGate(gatePlugin, release.ByUser, step.Name+" is not called while the rollout is paused"))
+		p.setGate(release.NewWaitingGate(GatePlugin, release.ByUser, step.Name+" is not called while the rollout is paused"))
 		return
 	case p.refuses(step.Name):
 		return
@@ -112,7 +112,7 @@ func (p *pluginPlanner) runStep(index int32, step argov1.PluginStep) {
 		return
 	}
 	if next := nextPluginCall(*status); !isPluginCompleted(status.Phase) {
-		gate := release.NewTimedGate(gatePlugin, next, describePluginStatus(*status)+"; next call at "+next.UTC().Format(time.TimeOnly))
+		gate := release.NewTimedGate(GatePlugin, next, describePluginStatus(*status)+"; next call at "+next.UTC().Format(time.TimeOnly))
 		gate.Value, gate.Limit = string(status.Phase), string(argov1.StepPluginSuccessful)
 		p.setGate(gate)
 	}
@@ -179,7 +179,7 @@ func (p *pluginPlanner) awaitsRun(run *argov1.StepPluginStatus, step argov1.Plug
 	case !sent || isPluginCompleted(run.Phase):
 		return false
 	case answer.Ended.IsZero():
-		p.setGate(release.NewWaitingGate(gatePlugin, release.ByAnswer, "waiting for the last answer of "+step.Name))
+		p.setGate(release.NewWaitingGate(GatePlugin, release.ByAnswer, "waiting for the last answer of "+step.Name))
 		return true
 	case answer.Outcome != release.Broken && invalidReply(answer) == "":
 		recordPluginAnswer(run, answer)
@@ -197,7 +197,7 @@ func (p *pluginPlanner) refuses(name string) bool {
 	plugin, configured := p.StepPlugins[name]
 	refusal := plugin.Refusal
 	if !configured {
-		refusal = name + " is not configured: add it to stepPlugins in the ConfigMap argo-rollouts-config"
+		refusal = name + ": not configured"
 	}
 	if refusal == "" {
 		return false
@@ -208,7 +208,7 @@ func (p *pluginPlanner) refuses(name string) bool {
 
 // fail sets a failed gate that is evaluated again at a time.
 func (p *pluginPlanner) fail(message string, until time.Time) {
-	gate := release.NewFailedGate(gatePlugin, release.ByUser, message)
+	gate := release.NewFailedGate(GatePlugin, release.ByUser, message)
 	gate.Until = until
 	p.setGate(gate)
 	p.events = append(p.events, release.Event{
@@ -244,7 +244,7 @@ func (p *pluginPlanner) call(status argov1.StepPluginStatus, step argov1.PluginS
 		answered = false
 	}
 	if !answered {
-		p.setGate(release.NewQueryGate(gatePlugin, query, fmt.Sprintf("%s of %s in progress", operation, step.Name)))
+		p.setGate(release.NewQueryGate(GatePlugin, query, fmt.Sprintf("%s of %s in progress", operation, step.Name)))
 	}
 	return answer, answered
 }
@@ -416,13 +416,13 @@ func pluginSuccessful(v StepState) release.Gate {
 	s := v.pluginStatus()
 	switch {
 	case s != nil && s.Disabled:
-		return release.NewPassingGate(gatePlugin, s.Name+" is disabled")
+		return release.NewPassingGate(GatePlugin, s.Name+" is disabled")
 	case s != nil && s.Phase == argov1.StepPluginSuccessful:
-		return release.NewPassingGate(gatePlugin, s.Message)
+		return release.NewPassingGate(GatePlugin, s.Message)
 	case s != nil && s.Phase == argov1.StepPluginFailed:
-		return release.NewFailedGate(gatePlugin, release.ByUser, s.Message)
+		return release.NewFailedGate(GatePlugin, release.ByUser, s.Message)
 	default:
-		return release.NewWaitingGate(gatePlugin, release.ByCluster, v.Step.Plugin.Name+" is not called yet")
+		return release.NewWaitingGate(GatePlugin, release.ByCluster, v.Step.Plugin.Name+" is not called yet")
 	}
 }
 

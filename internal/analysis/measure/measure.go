@@ -21,6 +21,7 @@ import (
 	"github.com/serin-dev/serin/internal/fairshare"
 	"github.com/serin-dev/serin/internal/metric"
 	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/plugin"
 	"github.com/serin-dev/serin/internal/queryrunner"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/telemetry"
@@ -50,7 +51,9 @@ type Measurer struct {
 	// Environment contains the environment variables of the process; some services may be configured by them.
 	Environment func(string) string
 	// Jobs runs the measurements of the provider job.
-	Jobs      *Jobs
+	Jobs *Jobs
+	// Plugins runs the metric plugins; nil: they are off.
+	Plugins   *plugin.Host
 	Telemetry *telemetry.Metrics
 
 	once        sync.Once
@@ -101,8 +104,10 @@ func (m *Measurer) MeasureOnce(ctx context.Context, run *argov1.AnalysisRun, nam
 // redactResult returns a result without secrets.
 func redactResult(a analysis.MeasurementResult, hidden *secretValues) analysis.MeasurementResult {
 	a.Message, a.Value = release.Truncate(hidden.redact(a.Message), maxTextBytes), release.Truncate(hidden.redact(a.Value), maxTextBytes)
-	for key, value := range a.Metadata {
-		a.Metadata[key] = release.Truncate(hidden.redact(value), maxTextBytes)
+	for _, metadata := range []map[string]string{a.Metadata, a.MetricMetadata} {
+		for key, value := range metadata {
+			metadata[key] = release.Truncate(hidden.redact(value), maxTextBytes)
+		}
 	}
 	return a
 }
@@ -123,6 +128,9 @@ func (m *Measurer) performMeasurement(ctx context.Context, run *argov1.AnalysisR
 	}
 	if resolved.Provider.Job != nil {
 		return m.Jobs.handleMeasurement(ctx, run, resolved, q)
+	}
+	if len(resolved.Provider.Plugin) > 0 {
+		return m.callPlugin(ctx, run, resolved, q)
 	}
 	measurement, err := m.Services.NewMeasurement(ctx, m.newServiceRequest(run, resolved, hidden))
 	if err != nil {

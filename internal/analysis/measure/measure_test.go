@@ -402,7 +402,7 @@ func TestProviders(t *testing.T) {
 			name: "a plugin", metric: func(string) argov1.MetricProvider {
 				return argov1.MetricProvider{Plugin: map[string]json.RawMessage{"shop/plugin": []byte(`{}`)}}
 			},
-			phase: argov1.AnalysisPhaseError, message: "this version of Serin does not run third-party plugins: use a built-in provider",
+			phase: argov1.AnalysisPhaseError, message: "metric plugin shop/plugin: plugins are off: start the controller with --allow-plugins, see docs/plugins.md",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

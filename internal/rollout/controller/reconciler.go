@@ -151,6 +151,9 @@ func (r *Reconciler) reconcile(ctx context.Context, object *argov1.Rollout) (rec
 	r.memory.Do(key, func(e *rolloutMemory) { e.routedStatuses, e.routedKnown = s.routedStatuses(), true })
 	r.memory.ResetBackoff(key, reconciler.LostRace)
 	r.reporter.report(ctx, s, decision)
+	if err := r.submitPluginCalls(s, decision); err != nil {
+		return r.frame.RetryLater(ctx, key, err)
+	}
 	r.memory.ScheduleWake(key, decision.Wake)
 	explainAt := explanation.At
 	if written {
@@ -226,6 +229,9 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	if r.Queries != nil {
 		r.Queries.Forget(key)
 	}
+	if r.StepPlugins != nil {
+		r.StepPlugins.Calls.Forget(key)
+	}
 	r.memory.Forget(key)
 	r.newest.forget(key)
 	r.dependents.Forget(key)
@@ -240,6 +246,9 @@ func (r *Reconciler) Footprint() reconciler.Footprint {
 	}
 	if r.Queries != nil {
 		parts["queries"] = r.Queries.Keys()
+	}
+	if r.StepPlugins != nil {
+		parts["step-plugins"] = r.StepPlugins.Calls.Keys()
 	}
 	if r.Notifications != nil {
 		parts["notifications"] = r.Notifications.Keys(argov1.RolloutKind)
