@@ -9,7 +9,7 @@ golangci() { go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15
 vale() { go run github.com/errata-ai/vale/v3/cmd/vale@v3.19.0 "$@"; }
 
 failed=0
-for module in . playground hack/release; do
+for module in . playground hack/release test/plugins; do
 	echo "=== lint $module"
 	(cd "$module" && golangci run --allow-parallel-runners "$@") || failed=1
 done

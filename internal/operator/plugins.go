@@ -34,7 +34,7 @@ func (p process) newPluginHost(ctx context.Context) (*plugin.Host, error) {
 	err := reader.List(ctx, &corev1.ConfigMapList{}, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: selector}, client.Limit(1))
 	switch {
 	case apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("-allow-plugins requires the permissions get, list and watch for the ConfigMap %s in %s: grant them, with the value plugins.enabled of the chart, or omit the flag", plugin.ConfigMapName, namespace)
+		return nil, fmt.Errorf("-allow-plugins requires the permissions get, list and watch for the ConfigMap %s in %s: grant them, or omit the flag", plugin.ConfigMapName, namespace)
 	case err != nil:
 		return nil, fmt.Errorf("read the configuration of plugins: %w", err)
 	}

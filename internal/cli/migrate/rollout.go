@@ -71,7 +71,7 @@ func rolloutOutcome(observed *ObservedRollout, r *explain.Release) (Outcome, []s
 	case observed.Refused != "":
 		return Blocked, []string{withFullStop("A change would be refused: " + observed.Refused)}
 	case len(stepPlugins(s)) > 0:
-		return Blocked, []string{fmt.Sprintf("Its steps call %s. Serin calls plugins only with the flag --allow-plugins: without it, the release would wait indefinitely. Set the flag, or remove the step.", strings.Join(stepPlugins(s), ", "))}
+		return Blocked, []string{fmt.Sprintf("Its steps call %s. Serin calls plugins only with the flag --allow-plugins: without it, the release would wait indefinitely. Set the flag (docs/plugins.md), or remove the step.", strings.Join(stepPlugins(s), ", "))}
 	case s.Status.Phase == "":
 		return Continue, []string{"No controller has observed it yet: Serin would deploy its first revision."}
 	case createsReplicaSet(observed.Decision):
@@ -171,7 +171,7 @@ func argoRolloutsSentences(s Survey) []string {
 		out = append(out, "Argo Rollouts verifies target groups of AWS (--aws-verify-target-group): give Serin the same flag, and its service account the same role (elasticloadbalancing:Describe*).")
 	}
 	for _, t := range s.Templates {
-		out = append(out, fmt.Sprintf("%s measures %s with a plugin. Serin calls plugins only with the flag --allow-plugins: without it, such a measurement results in an error. Set the flag, or use another provider.", t.Name, strings.Join(t.Metrics, ", ")))
+		out = append(out, fmt.Sprintf("%s measures %s with a plugin. Serin calls plugins only with the flag --allow-plugins: without it, such a measurement results in an error. Set the flag (docs/plugins.md), or use another provider.", t.Name, strings.Join(t.Metrics, ", ")))
 	}
 	return out
 }
