@@ -61,7 +61,7 @@ func canaryGates(f facts, in stepInputs, s argov1.RolloutStatus) release.Gates {
 	switch {
 	case s.Abort, isPromoted(s), f.Status.PromoteFull, !stepping:
 		gates = append(gates, servingPodsAvailable(f, s))
-		if in.plugins.gate != nil {
+		if in.plugins.gate != nil && s.Abort == f.Status.Abort { // an abort begins with the next decision
 			gates = append(gates, *in.plugins.gate)
 		}
 	default:

@@ -26,17 +26,17 @@ type StepPlugins struct {
 	Calls *queryrunner.Runner
 }
 
-// pluginRequest is a call with the Rollout that the plugin receives.
-type pluginRequest struct {
+// PluginRequest is the request of a query: a call, with the Rollout that the plugin receives.
+type PluginRequest struct {
 	rollout.PluginCall
-	object *argov1.Rollout
+	Object *argov1.Rollout
 }
 
 // NewStepPlugins returns the step plugins of a host. onAnswer requeues a Rollout.
 func NewStepPlugins(host *plugin.Host, clk clock.PassiveClock, onAnswer func(types.NamespacedName)) *StepPlugins {
-	poolName := func(request any) string { return request.(pluginRequest).Plugin }
+	poolName := func(request any) string { return request.(PluginRequest).Plugin }
 	send := func(ctx context.Context, _ queryrunner.Key, query release.Query) release.Answer {
-		request := query.Request.(pluginRequest)
+		request := query.Request.(PluginRequest)
 		return callPlugin(ctx, host, request)
 	}
 	return &StepPlugins{
@@ -55,8 +55,8 @@ func findPlugin(host *plugin.Host, name string) rollout.StepPlugin {
 }
 
 // callPlugin calls a plugin.
-func callPlugin(ctx context.Context, host *plugin.Host, r pluginRequest) release.Answer {
-	result, err := host.CallStep(ctx, r.object, plugin.StepCall{Plugin: r.Plugin, Operation: r.Operation, Config: r.Config, State: r.State})
+func callPlugin(ctx context.Context, host *plugin.Host, r PluginRequest) release.Answer {
+	result, err := host.CallStep(ctx, r.Object, plugin.StepCall{Plugin: r.Plugin, Operation: r.Operation, Config: r.Config, State: r.State})
 	var refused *plugin.RefusedError
 	switch {
 	case errors.As(err, &refused):
@@ -122,7 +122,7 @@ func (r *Reconciler) submitPluginCalls(s *observation, d rollout.Decision) error
 		}
 		object := s.object.DeepCopy()
 		object.Spec = *s.spec.DeepCopy()
-		query.Request = pluginRequest{call, object}
+		query.Request = PluginRequest{call, object}
 		queries = append(queries, query)
 	}
 	return r.StepPlugins.Calls.Submit(queryrunner.Key{NamespacedName: s.key(), UID: s.object.UID}, queries)

@@ -95,6 +95,9 @@ func TestValuesSetTheArguments(t *testing.T) {
 		"controlplane: {kubeconfig: {secretName: other, key: config}}": {
 			add: []string{"-kubeconfig-service-mesh=/etc/serin/controlplane/config"},
 		},
+		"plugins: {enabled: true, timeout: 30s, memory: 1Gi, uid: 65533}": {add: []string{
+			"-allow-plugins=true", "-plugin-dir=/var/lib/serin/plugins", "-plugin-timeout=30s", "-plugin-memory=1Gi", "-plugin-uid=65533",
+		}},
 		"additionalArguments: [-drain-delay=10s, -max-moving=20]": {add: []string{"-drain-delay=10s", "-max-moving=20"}},
 	} {
 		rendered, _ := render(t, values)
@@ -124,6 +127,7 @@ podDisruptionBudget: {enabled: true}
 networkPolicy: {enabled: true}
 dashboards: {enabled: true}
 dashboard: {enabled: true, tlsSecret: dashboard-tls}
+plugins: {enabled: true}
 `
 
 // withRules enables the alert rules, and the labels that they need, and the Prometheus, which replaces metricsServer.
@@ -145,6 +149,7 @@ var changes = map[string]any{
 	"networkPolicy.enabled":       false,
 	"dashboards.enabled":          false,
 	"dashboard.enabled":           false,
+	"plugins.enabled":             false,
 	"prometheusRule.enabled":      false,
 	"prometheus.install":          false,
 

@@ -45,6 +45,8 @@ type process struct {
 	queries    *queryrunner.Runner
 	measurer   *measure.Measurer
 	jobs       *measure.Jobs
+	// stepPlugins are those of the controller of Rollouts.
+	stepPlugins *controller.StepPlugins
 }
 
 // The maximum numbers of measurements in flight, in total and per run.
@@ -82,11 +84,12 @@ func (p *process) newLauncher(readYourWrites client.Client) *launch.Launcher {
 // Controller implements sim.Kind.
 func (k *Rollouts) Controller(i *sim.Instance) sim.Controller {
 	p := k.process(i)
+	p.stepPlugins = p.newStepPlugins()
 	readYourWrites := readyourwrites.New(i.Client, i.Reader, i.Clock)
 	real := controller.New(controller.Parts{
 		Observer: controller.Observer{
 			Client: readYourWrites, Reader: i.Reader, Runs: p.newLauncher(readYourWrites), Routers: k.routers, Applier: &traffic.Applier{Client: readYourWrites},
-			MarkedKinds: k.routers.MarkedKinds(),
+			MarkedKinds: k.routers.MarkedKinds(), StepPlugins: p.stepPlugins,
 		},
 		Shards: i.Shards, Clock: i.Clock, Recorder: p.rolloutEvents, OngoingEvents: &telemetry.OngoingEvents{}, Metrics: p.metrics,
 		Watch: func(kinds []schema.GroupVersionKind) error {
@@ -162,6 +165,7 @@ func (p *process) newController(real reconcile.Reconciler, watched []schema.Grou
 	}, Send: func() {
 		p.events.Flush()
 		p.sendMeasurements()
+		p.sendPluginCalls()
 	}}
 }
 

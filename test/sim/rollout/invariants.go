@@ -43,6 +43,7 @@ var Invariants = []oracle.Invariant{
 	{Number: "I36", Text: "no series and no state in memory outlives its Rollout, AnalysisRun or Experiment"},
 	{Number: "I37", Text: "a revision gets traffic through a Service only after the Service publishes its pods, unless no other revision answers"},
 	{Number: "I38", Text: "a process writes nothing, and sends no query, after another one has taken over, however long it was suspended"},
+	{Number: "I43", Text: "a step plugin is called once at a time, with its stored state: to run during its step, no earlier than it requested, and after an abort to end each executed step, the last one first"},
 }
 
 // checkers returns the checkers of the invariants for one run.
@@ -74,6 +75,7 @@ func (l *ledger) checkers() oracle.Checkers {
 		"I27": {&jobsOfRuns{l, map[types.UID]time.Time{}}},
 		"I31": {conflicts},
 		"I34": {oracle.OnEvent(aborts.record), oracle.OnEvent(aborts.checkPendingPods)},
+		"I43": {oracle.OnEvent(newPluginCalls(l).check)},
 		"I37": {&endpointsBeforeWeight{ledger: l, published: map[endpointsKey]*oracle.Timeline[int]{}}},
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/analysis"
+	"github.com/serin-dev/serin/internal/rollout/controller"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/oracle"
@@ -29,6 +30,16 @@ func (m measurement) String() string { return fmt.Sprintf("measurement %d of %s"
 func requestOf(h actors.QuerySent) analysis.MeasurementRequest {
 	request, _ := h.Query.Request.(analysis.MeasurementRequest)
 	return request
+}
+
+// isPluginCall reports whether an event is about a call of a step plugin, which is not a measurement.
+func isPluginCall(event any) bool {
+	query, _ := event.(actors.QuerySent)
+	if h, ok := event.(actors.QueryAnswered); ok {
+		query = h.QuerySent
+	}
+	_, ok := query.Query.Request.(controller.PluginRequest)
+	return ok
 }
 
 func measurementOf(h actors.QuerySent) measurement {
@@ -213,6 +224,9 @@ const errorRetryInterval = 10 * time.Second
 
 // queries returns the facts for I11.
 func (c *measurementTimes) queries(event any) []oracle.Query {
+	if isPluginCall(event) {
+		return nil
+	}
 	switch h := event.(type) {
 	case actors.QueryAnswered:
 		if phaseOf(h) == argov1.AnalysisPhaseError {
@@ -239,7 +253,7 @@ func (c *measurementTimes) queries(event any) []oracle.Query {
 // intervals returns the facts for I14: intervals that ended after a clock was set.
 func (c *measurementTimes) intervals(event any) []oracle.Period {
 	h, ok := event.(actors.QuerySent)
-	if !ok || requestOf(h).InProgress != nil || !c.Clocks.Changed {
+	if !ok || isPluginCall(event) || requestOf(h).InProgress != nil || !c.Clocks.Changed {
 		return nil
 	}
 	since, interval := c.previousAndInterval(h)

@@ -1,0 +1,124 @@
+package rollout
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/queryrunner"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/rollout"
+	"github.com/serin-dev/serin/internal/rollout/controller"
+	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/actors"
+)
+
+// StepPlugins is the class of releases with steps that a plugin executes.
+const StepPlugins sim.FaultClass = "step-plugin"
+
+// stepPluginName is the plugin of all these steps.
+const stepPluginName = "sim/plugin"
+
+const (
+	// pluginTimeout is the timeout of a call.
+	pluginTimeout = time.Minute
+	// maxPluginCalls is the number of calls of a step after which the plugin is successful, unless there is a fault.
+	maxPluginCalls = 3
+	// maxPluginsInFlight is the number of calls in flight.
+	maxPluginsInFlight = 4
+)
+
+// addPluginSteps inserts steps of a plugin.
+func (r *Release) addPluginSteps(s *sim.Stream) {
+	c := r.Spec.Strategy.Canary
+	for range s.Int(1, 2) {
+		step := argov1.CanaryStep{Plugin: &argov1.PluginStep{Name: stepPluginName, Config: json.RawMessage(`{"size":1}`)}}
+		c.Steps = slices.Insert(c.Steps, s.Int(0, len(c.Steps)), step)
+	}
+}
+
+// newStepPlugins returns the step plugins of a process.
+func (p *process) newStepPlugins() *controller.StepPlugins {
+	enqueue := p.instance.Enqueue
+	calls := queryrunner.New(p.instance.Clock, maxPluginsInFlight, nil, func(key types.NamespacedName) { enqueue(reconcile.Request{NamespacedName: key}) })
+	calls.RequirePermission(func(string) error { return p.instance.CheckLease() })
+	return &controller.StepPlugins{Find: func(string) rollout.StepPlugin { return rollout.StepPlugin{} }, Calls: calls}
+}
+
+// sendPluginCalls sends the calls that are queued.
+func (p *process) sendPluginCalls() {
+	for p.stepPlugins != nil && p.instance.Alive() {
+		query, ok := p.stepPlugins.Calls.TakeNext(context.Background())
+		if !ok {
+			return
+		}
+		p.rollouts.services.callPlugin(p, query)
+	}
+}
+
+// callPlugin delivers a call to the plugin, and schedules the answer.
+func (e *externalServices) callPlugin(p *process, query queryrunner.RunningQuery) {
+	request, ok := query.Query.Request.(controller.PluginRequest)
+	if !ok {
+		e.World.Violate("simulator", "query %T is unknown", query.Query.Request)
+		return
+	}
+	call, received := e.Services.Receive(p.instance, p.stepPlugins.Calls, query, query.Query.ID)
+	if !received {
+		return
+	}
+	call.Then, call.Flush = func(do func()) { p.instance.After(0, do) }, p.sendPluginCalls
+	call.Describe = func(answer release.Answer) string {
+		reply, _ := answer.Detail.(rollout.PluginReply)
+		return fmt.Sprintf("%s of step %d: %s %s%s", request.Operation, request.Step, answer.Outcome, reply.Phase, answer.Text)
+	}
+	after, answer := e.drawPluginAnswer(query, request)
+	if call.Scheduled(sim.LoseAnswer) {
+		answer = release.Answer{Outcome: release.Unreachable, Text: "Run rpc call error: connection is shut down"}
+	}
+	call.AnswerAfter(after, answer)
+}
+
+// drawPluginAnswer returns the answer of the plugin, and the delay after which it arrives. The faults are those of all external
+// services.
+func (e *externalServices) drawPluginAnswer(query queryrunner.RunningQuery, request controller.PluginRequest) (time.Duration, release.Answer) {
+	s := e.Services.AnswerStream(query.Key.Name + "/" + query.Query.ID)
+	after, late := s.Skewed(20*time.Millisecond, 2*time.Second), s.Between(5*time.Second, 40*time.Second)
+	running, requeue := s.Chance(0.5), sim.Pick(s, 0, 15*time.Second, 45*time.Second)
+	var state struct {
+		Calls int `json:"calls"`
+	}
+	if len(request.State) > 0 {
+		if err := json.Unmarshal(request.State, &state); err != nil {
+			e.World.Violate("simulator", "state %s: %v", request.State, err)
+		}
+	}
+	state.Calls++
+	text, _ := json.Marshal(state) // two fields
+	reply := rollout.PluginReply{Phase: argov1.StepPluginSuccessful, Message: "done", State: text}
+	if running && request.Operation == argov1.StepPluginRun && state.Calls < maxPluginCalls {
+		reply.Phase, reply.RequeueAfter = argov1.StepPluginRunning, requeue
+	}
+	switch actors.DrawFault(e.World, s, measurementFaultRate, actors.MetricFaults...) {
+	case actors.MetricHang:
+		return pluginTimeout, release.Answer{Outcome: release.Unreachable, Text: "Run rpc call error: no answer within 1m0s"}
+	case actors.MetricError:
+		return after, release.Answer{Outcome: release.Unreachable, Text: "Run rpc call error: connection is shut down"}
+	case actors.MetricNoData:
+		return after, release.Answer{Outcome: release.Broken, Text: "it cannot be started"}
+	case actors.MetricNaN:
+		reply.Phase = "Purple"
+	case actors.MetricStale:
+		reply.Phase = argov1.StepPluginFailed
+	case actors.MetricLate:
+		after = late
+	default: // no fault
+	}
+	return after, release.Answer{Outcome: release.Yes, Detail: reply}
+}
