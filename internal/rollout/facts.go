@@ -291,8 +291,8 @@ func gateOutcome(gates ...release.Gate) outcome { return outcome{gates: gates} }
 // new status.
 func newDecision(f facts, status argov1.RolloutStatus, o outcome) Decision {
 	d := Decision{
-		Status: status, Effects: slices.Concat(o.upkeepEffects, o.scaleUpEffects, o.trafficEffects, o.removalEffects),
-		Gates: o.gates, Queries: o.gates.Queries(), Events: o.events, Wake: o.gates.Wake(),
+		Status: status, Queries: o.gates.Queries(), Effects: slices.Concat(o.upkeepEffects, o.scaleUpEffects, o.trafficEffects, o.removalEffects),
+		Gates: o.gates, Events: o.events, Wake: o.gates.Wake(),
 	}
 	if !equalExceptExplanations(f.storedStatus, status) {
 		d.Wake = f.Now

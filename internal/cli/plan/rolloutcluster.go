@@ -35,6 +35,8 @@ type rolloutCluster struct {
 	mirrors                      bool
 	// slowest is true if measurements return as many errors as their analyses tolerate.
 	slowest bool
+	// answers are those of step plugins, which are successful at once.
+	answers release.Answers
 	last    rollout.Decision
 	count   int
 	notes   []string
@@ -78,12 +80,20 @@ func (w *rolloutCluster) snapshot() rollout.Snapshot {
 	s := rollout.Snapshot{
 		Now: w.now, Namespace: w.namespace, Name: w.name, UID: "plan", Generation: w.generation, RevisionAnnotation: w.revision,
 		WorkloadGenerationAnnotation: w.workloadGeneration, Spec: *w.spec.DeepCopy(), Status: *w.status.DeepCopy(), ReplicaSets: slices.Clone(w.sets),
-		Hash: w.hash, StepHash: w.stepHash, Services: w.observedServices(),
+		Hash: w.hash, StepHash: w.stepHash, Services: w.observedServices(), Answers: maps.Clone(w.answers),
 		Router: rollout.Router{ManagedRoutes: slices.Clone(w.managedRoutes)},
 	}
 	s.Selector = metav1.FormatLabelSelector(w.spec.Selector)
 	if c := w.spec.Strategy.Canary; c != nil && c.TrafficRouting != nil {
 		s.Router.Confirmed = new(true)
+	}
+	if c := w.spec.Strategy.Canary; c != nil {
+		s.StepPlugins = map[string]rollout.StepPlugin{}
+		for _, step := range c.Steps {
+			if step.Plugin != nil {
+				s.StepPlugins[step.Plugin.Name] = rollout.StepPlugin{}
+			}
+		}
 	}
 	for _, run := range w.runs {
 		s.AnalysisRuns = append(s.AnalysisRuns, run.AnalysisRun)
@@ -121,7 +131,25 @@ func (w *rolloutCluster) reconcile() bool {
 	if !equality.Semantic.DeepEqual(s.Status, w.last.Status) {
 		w.status, changed = *w.last.Status.DeepCopy(), true
 	}
-	return changed
+	return w.answerPlugins() || changed
+}
+
+// answerPlugins answers the calls of step plugins. How long a plugin takes is not known.
+func (w *rolloutCluster) answerPlugins() bool {
+	answered := false
+	for _, query := range w.last.Queries {
+		call, isCall := query.Request.(rollout.PluginCall)
+		if _, known := w.answers[query.ID]; known || !isCall {
+			continue
+		}
+		if w.answers == nil {
+			w.answers = release.Answers{}
+		}
+		w.answers[query.ID] = release.Answer{ID: query.ID, Began: w.now, Ended: w.now, Outcome: release.Yes, Detail: rollout.PluginReply{Phase: argov1.StepPluginSuccessful}}
+		w.addNote(fmt.Sprintf("Step %d calls the plugin %s, whose duration is not known.", call.Step+1, call.Plugin))
+		answered = true
+	}
+	return answered
 }
 
 // completeAnalyses completes the analyses whose time has come. A run that the status does not name yet is in progress.

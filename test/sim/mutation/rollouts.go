@@ -353,6 +353,12 @@ var Rollouts = []Mutant{
 		"internal/sharding/held.go",
 		"	if !h.shards[shard].held {\n", "	if len(h.shards) == 0 {\n", 1,
 	},
+	{
+		"a plugin called again too early",
+		"I43",
+		"internal/rollout/plugins.go",
+		"argov1.DurationString(backoff.String())", "argov1.DurationString((backoff / 4).String())", 30,
+	},
 }
 
 // RolloutsElsewhere contains the invariants that no single run of Rollouts can violate, and the tests that cover them.
