@@ -171,12 +171,12 @@ func (h *Host) running(ctx context.Context, key pluginKey, state *pluginState, n
 	if p != nil || err != nil {
 		return p, err
 	}
-	path, err := h.store.provide(h.ctx, item)
+	path, err := h.store.provide(h.ctx, item) //nolint:contextcheck // the file is for all callers: one that gives up does not end the download
 	if err == nil {
 		err = checkExecutable(path)
 	}
 	if err == nil {
-		p, err = h.startProcess(key.kind, item, path)
+		p, err = h.startProcess(key.kind, item, path) //nolint:contextcheck // the process is for all callers
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

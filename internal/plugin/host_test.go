@@ -67,10 +67,10 @@ func callStep(t *testing.T, h *Host, namespace, config string) (StepResult, erro
 }
 
 // mustSucceed calls a plugin until it is successful: its process may have to be started again.
-func mustSucceed(t *testing.T, h *Host, namespace string) {
+func mustSucceed(t *testing.T, h *Host) {
 	t.Helper()
 	waittest.Until(t, "the plugin is successful", func() error {
-		result, err := callStep(t, h, namespace, `{}`)
+		result, err := callStep(t, h, "shop", `{}`)
 		if err == nil && result.Phase != "Successful" {
 			t.Fatalf("got %+v", result)
 		}
@@ -209,7 +209,7 @@ func TestHangingCallDelaysNoOther(t *testing.T) {
 		_, err := callStep(t, h, "hostile", `{"behavior":"hang"}`)
 		hanging <- err
 	}()
-	mustSucceed(t, h, "shop")
+	mustSucceed(t, h)
 	select {
 	case err := <-hanging:
 		t.Fatalf("the hanging call ended before the other one: %v", err)
@@ -218,7 +218,7 @@ func TestHangingCallDelaysNoOther(t *testing.T) {
 	if err := <-hanging; err == nil || err.Error() != "Run rpc call error: no answer within 5s" {
 		t.Errorf("got %v", err)
 	}
-	mustSucceed(t, h, "shop")
+	mustSucceed(t, h)
 	if got := h.Processes(); len(got) != 1 {
 		t.Errorf("running: %v", got)
 	}
@@ -227,13 +227,13 @@ func TestHangingCallDelaysNoOther(t *testing.T) {
 // TestManyHangingCallsRestartTheProcess: its memory is released.
 func TestManyHangingCallsRestartTheProcess(t *testing.T) {
 	h := newTestHost(t, func(o *Options) { o.CallTimeout = 2 * time.Second })
-	mustSucceed(t, h, "shop")
+	mustSucceed(t, h)
 	before := h.plugins[pluginKey{Step, "acme/test"}].process
 	for range maxAbandonedCalls {
 		go func() { _, _ = callStep(t, h, "hostile", `{"behavior":"hang"}`) }()
 	}
 	waittest.Receive(t, "the process ends", before.ended.Done())
-	mustSucceed(t, h, "shop")
+	mustSucceed(t, h)
 }
 
 // TestDefectiveProcesses: each defect is an error of its call, and the plugin is called again afterwards.
@@ -247,13 +247,13 @@ func TestDefectiveProcesses(t *testing.T) {
 	} {
 		t.Run(test.behavior, func(t *testing.T) {
 			h := newTestHost(t, func(o *Options) { o.CallTimeout = 3 * time.Second })
-			mustSucceed(t, h, "shop")
+			mustSucceed(t, h)
 			_, err := callStep(t, h, "shop", fmt.Sprintf(`{"behavior":%q}`, test.behavior))
 			var failed *CallError
 			if !errors.As(err, &failed) || !strings.HasPrefix(err.Error(), test.want) {
 				t.Errorf("got %v, want %s", err, test.want)
 			}
-			mustSucceed(t, h, "shop")
+			mustSucceed(t, h)
 		})
 	}
 }
@@ -298,8 +298,7 @@ func TestProcessesThatCannotStart(t *testing.T) {
 	h := newTestHost(t, func(o *Options) { o.Clock, o.StartTimeout = now, 2*time.Second })
 	call := func(name string) string {
 		_, err := h.CallStep(t.Context(), &argov1.Rollout{}, StepCall{Plugin: name, Operation: argov1.StepPluginRun})
-		var refused *RefusedError
-		if !errors.As(err, &refused) {
+		if _, refused := errors.AsType[*RefusedError](err); !refused {
 			t.Fatalf("%s: got %v, want a RefusedError", name, err)
 		}
 		return err.Error()
@@ -353,7 +352,7 @@ func TestAnotherUser(t *testing.T) {
 		return
 	}
 	h := newTestHost(t, func(o *Options) { o.UID = 65534 })
-	folder, err := os.MkdirTemp("/tmp", "plugin-user") // the folders of a test are those of root
+	folder, err := os.MkdirTemp("/tmp", "plugin-user") //nolint:usetesting // another user cannot read the folders of a test
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -378,11 +377,11 @@ func TestAnotherUser(t *testing.T) {
 // TestReconfigure: a process ends with the configuration that started it.
 func TestReconfigure(t *testing.T) {
 	h := newTestHost(t, nil)
-	mustSucceed(t, h, "shop")
+	mustSucceed(t, h)
 	p := h.plugins[pluginKey{Step, "acme/test"}].process
 	h.Configure(ParseConfig(map[string]string{"stepPlugins": fmt.Sprintf("- {name: acme/test, location: 'file://%s', args: [step, changed]}", plugintest.Build(t))}))
 	<-p.ended.Done()
-	mustSucceed(t, h, "shop")
+	mustSucceed(t, h)
 	h.Configure(ParseConfig(nil))
 	if _, err := callStep(t, h, "shop", `{}`); !errors.Is(err, ErrNotConfigured) {
 		t.Errorf("got %v", err)
@@ -398,7 +397,7 @@ const orphanVariable = "SERIN_TEST_ORPHAN"
 func TestProcessesEndWithSerin(t *testing.T) {
 	if os.Getenv(orphanVariable) != "" { // the process that is killed
 		h := newTestHost(t, nil)
-		mustSucceed(t, h, "shop")
+		mustSucceed(t, h)
 		fmt.Fprintf(os.Stderr, "started\n")
 		<-t.Context().Done()
 	}
@@ -445,7 +444,7 @@ func childrenOf(t *testing.T, pid int) []int {
 		if err != nil {
 			continue
 		}
-		for _, field := range strings.Fields(string(text)) {
+		for field := range strings.FieldsSeq(string(text)) {
 			var child int
 			if _, err := fmt.Sscan(field, &child); err != nil {
 				t.Fatal(err)
@@ -464,7 +463,7 @@ func isZombie(pid int) bool {
 // TestClose: the end of a Host ends its processes, and calls in progress.
 func TestClose(t *testing.T) {
 	h := newTestHost(t, nil)
-	mustSucceed(t, h, "shop")
+	mustSucceed(t, h)
 	hanging := make(chan error, 1)
 	go func() {
 		_, err := callStep(t, h, "shop", `{"behavior":"hang"}`)

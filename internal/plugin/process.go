@@ -168,7 +168,7 @@ func (h *Host) connect(p *process, kind Kind, address net.Addr, output io.Writer
 func (p *process) call(ctx context.Context, method string, args, reply any) error {
 	joined, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stop := context.AfterFunc(p.ended, func() { cancel(context.Cause(p.ended)) })
+	stop := context.AfterFunc(p.ended, func() { cancel(context.Cause(p.ended)) }) //nolint:contextcheck // the call ends with the process, too
 	defer stop()
 	err := await(joined, func() error { return p.client.Call("Plugin."+method, args, reply) })
 	if errors.Is(err, errAbandoned) {

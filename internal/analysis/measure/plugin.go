@@ -24,8 +24,7 @@ func (m *Measurer) callPlugin(ctx context.Context, run *argov1.AnalysisRun, reso
 	}
 	measured, err := m.Plugins.CallMetric(ctx, plugin.MetricCall{Plugin: name, Run: run, Metric: resolved, InProgress: q.InProgress, Terminate: q.Terminate})
 	if err != nil {
-		var refused *plugin.RefusedError
-		if errors.As(err, &refused) {
+		if _, refused := errors.AsType[*plugin.RefusedError](err); refused {
 			err = fmt.Errorf("metric plugin %w", err)
 		}
 		return analysis.MeasurementResult{}, err

@@ -21,7 +21,7 @@ var build = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(cache, "serin-test", "testplugin")
-	cmd := exec.Command("go", "build", "-o", path, "./testplugin") //nolint:gosec,noctx // a constant program
+	cmd := exec.Command("go", "build", "-o", path, "./testplugin") //nolint:gosec // a constant program
 	cmd.Dir, cmd.Stderr, cmd.Env = folder, os.Stderr, append(os.Environ(), "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0")
 	return path, cmd.Run()
 })
