@@ -20,8 +20,8 @@ import (
 const (
 	// maxConcurrentCalls is the number of calls of one plugin that are in progress at a time. Namespaces share it.
 	maxConcurrentCalls = 32
-	// minBackoff and maxBackoff limit the time until a process is started again. It doubles with each failure, and begins anew
-	// after a process that has run for stableAfter.
+	// minBackoff and maxBackoff limit the time until a process is started again. It doubles with each failure, and is reset
+	// by a process that has run for stableAfter.
 	minBackoff  = time.Second
 	maxBackoff  = 5 * time.Minute
 	stableAfter = 10 * time.Minute

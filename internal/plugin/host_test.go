@@ -40,8 +40,16 @@ func TestMain(m *testing.M) {
 // newTestHost returns a Host with the test plugin as acme/test of each kind.
 func newTestHost(t *testing.T, change func(*Options)) *Host {
 	t.Helper()
+	base, err := os.MkdirTemp("", "sockets") //nolint:usetesting // the path of a socket has at most 108 characters, and another user must be able to enter it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(base) })
+	if err := os.Chmod(base, 0o755); err != nil { //nolint:gosec // it contains only sockets
+		t.Fatal(err)
+	}
 	o := Options{
-		Dir: t.TempDir(), Launcher: os.Args[0], CallTimeout: time.Minute, StartTimeout: time.Minute, MemoryLimit: 512 << 20, Clock: clock.RealClock{}, Logger: logr.Discard(),
+		SocketDir: filepath.Join(base, "new"), Dir: t.TempDir(), Launcher: os.Args[0], CallTimeout: time.Minute, StartTimeout: time.Minute, MemoryLimit: 512 << 20, Clock: clock.RealClock{}, Logger: logr.Discard(),
 	}
 	if change != nil {
 		change(&o)
@@ -258,7 +266,7 @@ func TestDefectiveProcesses(t *testing.T) {
 	}
 }
 
-// TestFloods: neither output nor an answer without end occupies memory, and other plugins are served meanwhile.
+// TestFloods: neither endless output nor an endless answer occupies memory, and other plugins are served meanwhile.
 func TestFloods(t *testing.T) {
 	for _, behavior := range []string{"huge", "print"} {
 		t.Run(behavior, func(t *testing.T) {

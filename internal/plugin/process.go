@@ -60,6 +60,14 @@ type process struct {
 // startProcess starts a plugin and initializes it. The process has an owner that ends it when ended is done, and that remains on
 // its thread: Linux ends a process with a parent-death signal when the thread of its parent ends.
 func (h *Host) startProcess(kind Kind, item Item, path string) (*process, error) {
+	if h.ctx.Err() != nil {
+		return nil, errors.New("Serin is shutting down") //nolint:staticcheck // a name
+	}
+	if h.options.SocketDir != "" {
+		if err := os.MkdirAll(h.options.SocketDir, 0o755); err != nil { //nolint:gosec // the user of the plugins must be able to enter it
+			return nil, fmt.Errorf("create the directory of sockets: %w", err)
+		}
+	}
 	ended, end := context.WithCancelCause(h.ctx)
 	p := &process{item: item, ended: ended, end: end, startedAt: h.options.Clock.Now()}
 	connected := make(chan error, 1)

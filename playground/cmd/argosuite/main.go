@@ -113,7 +113,7 @@ func startController(ctx context.Context, c *cluster.Cluster, b *build.Builder, 
 		if err != nil {
 			return err
 		}
-		argv = []string{serin, "controller", "-apis", "rollout", "-kubeconfig", c.Kubeconfig, "-instance-id", instanceID, "-allow-loopback-hooks", "-metricsPort", "8090"}
+		argv = []string{serin, "controller", "-apis", "rollout", "-kubeconfig", c.Kubeconfig, "-instance-id", instanceID, "-allow-loopback-hooks", "-allow-plugins", "-metricsPort", "8090"}
 	}
 	_, err := c.StartProcess("controller", argv, []string{"POD_NAMESPACE=default"})
 	return err

@@ -29,6 +29,9 @@ type behavior struct {
 	Journal string `json:"journal"`
 }
 
+// allocated is the memory of the behavior allocate.
+var allocated [][]byte
+
 // parse returns the behavior in a configuration.
 func parse(config json.RawMessage) behavior {
 	var b behavior
@@ -63,13 +66,12 @@ func (b behavior) act(operation string) types.RpcError {
 			_, _ = os.Stderr.WriteString(strings.Repeat("x", 1<<16) + "\n")
 		}
 	case "allocate":
-		var all [][]byte
 		for {
 			block := make([]byte, 1<<20)
 			for i := range block {
 				block[i] = 1
 			}
-			all = append(all, block)
+			allocated = append(allocated, block)
 		}
 	case "error":
 		return types.RpcError{ErrorString: "the test requires an error"}
