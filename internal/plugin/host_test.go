@@ -45,7 +45,7 @@ func newTestHost(t *testing.T, change func(*Options)) *Host {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(base) })
-	if err := os.Chmod(base, 0o755); err != nil { //nolint:gosec // it contains only sockets
+	if err := os.Chmod(base, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	o := Options{
@@ -178,6 +178,10 @@ func TestAnalysisRunReachesThePluginUnchanged(t *testing.T) {
 		Name: "errors", Interval: "1m", SuccessCondition: "result < 1",
 		Provider: argov1.MetricProvider{Plugin: map[string]json.RawMessage{"acme/test": json.RawMessage(`{"echo":true,"phase":"Successful","requeue":"1m"}`)}},
 	}}
+	run.Spec.Metrics = append(run.Spec.Metrics, // with the names of Argo Rollouts that differ from the conventions of Go
+		argov1.Metric{Name: "cloud", Provider: argov1.MetricProvider{CloudWatch: &argov1.CloudWatchMetric{MetricDataQueries: []argov1.CloudWatchMetricDataQuery{{Id: "a", Expression: new("b")}}}}},
+		argov1.Metric{Name: "dog", Provider: argov1.MetricProvider{Datadog: &argov1.DatadogMetric{ApiVersion: "v2", Query: "c"}}},
+	)
 	started := metav1.Now().Rfc3339Copy()
 	run.Status.StartedAt = &started
 	call := MetricCall{Plugin: "acme/test", Run: run, Metric: run.Spec.Metrics[0]}

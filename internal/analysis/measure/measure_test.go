@@ -234,7 +234,7 @@ func TestProviders(t *testing.T) {
 			name: "datadog v2, groups, with a Secret in the namespace of the run", success: "max(result) < 3",
 			metric: func(string) argov1.MetricProvider {
 				return argov1.MetricProvider{Datadog: &argov1.DatadogMetric{
-					APIVersion: "v2", Queries: map[string]string{"a": "x", "b": "y"}, Formula: "a/b", SecretRef: argov1.SecretRef{Name: "dd", Namespaced: true},
+					ApiVersion: "v2", Queries: map[string]string{"a": "x", "b": "y"}, Formula: "a/b", SecretRef: argov1.SecretRef{Name: "dd", Namespaced: true},
 				}}
 			},
 			secret: func(a string) *corev1.Secret {

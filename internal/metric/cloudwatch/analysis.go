@@ -69,7 +69,7 @@ type dimension struct {
 }
 
 func newDataQuery(q argov1.CloudWatchMetricDataQuery) dataQuery {
-	out := dataQuery{ID: q.ID, Expression: q.Expression, Label: q.Label, ReturnData: q.ReturnData}
+	out := dataQuery{ID: q.Id, Expression: q.Expression, Label: q.Label, ReturnData: q.ReturnData}
 	if q.Period != nil {
 		out.Period = new(q.Period.IntValue())
 	}

@@ -130,7 +130,7 @@ func newMeasurement(ctx context.Context, r metric.AnalysisRequest) (metric.Measu
 		return metric.Measurement{}, err
 	}
 	r.Hide(o.API, o.Application)
-	o.Version, o.Query, o.Queries, o.Formula, o.Aggregator, o.Timeout = p.APIVersion, p.Query, p.Queries, p.Formula, p.Aggregator, timeout
+	o.Version, o.Query, o.Queries, o.Formula, o.Aggregator, o.Timeout = p.ApiVersion, p.Query, p.Queries, p.Formula, p.Aggregator, timeout
 	querier, err := newQuerier(r.Restricted, o)
 	return metric.Measurement{
 		Provider: querier, Query: metric.Query{Interval: interval, Now: r.Now}, Format: formatValue, ConvertError: convertError,
