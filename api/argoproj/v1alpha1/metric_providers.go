@@ -288,7 +288,7 @@ type DatadogMetric struct {
 	// +kubebuilder:validation:Enum=v1;v2
 	// +kubebuilder:default="v1"
 	// +optional
-	ApiVersion string `json:"apiVersion,omitempty"` //nolint:staticcheck // plugins receive the field by this name
+	ApiVersion string `json:"apiVersion,omitempty"` // plugins receive the field by this name
 	// Aggregator reduces the points of a result to one. Requires API version v2. Defaults to last.
 	// +kubebuilder:validation:Enum=avg;min;max;sum;last;percentile;mean;l2norm;area
 	// +optional
@@ -344,7 +344,7 @@ type CloudWatchMetric struct {
 type CloudWatchMetricDataQuery struct {
 	// ID under which expressions refer to the query.
 	// +optional
-	Id string `json:"id,omitempty"` //nolint:staticcheck // plugins receive the field by this name
+	Id string `json:"id,omitempty"` // plugins receive the field by this name
 	// Expression over other queries.
 	// +optional
 	Expression *string `json:"expression,omitempty"`
