@@ -145,6 +145,10 @@ func TestInvalidFlagsHaveClearMessages(t *testing.T) {
 				"gatewayapi:v1, gatewayapi:v1beta1, gloo, istio, knative, kubernetes, kuma, linkerd, nginx, osm, skipper, smi:v1alpha1, smi:v1alpha2, " +
 				"smi:v1alpha3, traefik",
 		},
+		"plugins without a timeout":           {Flags{APIs: []string{"rollout"}, AllowPlugins: true, PluginDir: "/plugins"}, "-plugin-timeout is 0s: set it to a duration"},
+		"plugins with a relative directory":   {Flags{APIs: []string{"rollout"}, AllowPlugins: true, PluginTimeout: time.Minute, PluginDir: "plugins"}, `-plugin-dir is "plugins": set it to an absolute path`},
+		"plugins of no user":                  {Flags{APIs: []string{"rollout"}, AllowPlugins: true, PluginTimeout: time.Minute, PluginDir: "/plugins", PluginUID: -1}, "-plugin-uid is -1"},
+		"plugins":                             {Flags{APIs: []string{"rollout"}, AllowPlugins: true, PluginTimeout: time.Minute, PluginDir: "/plugins"}, ""},
 		"a provider with a mesh":              {Flags{APIs: []string{"canary"}, MeshProvider: "smi:v1alpha1:istio"}, ""},
 		"a provider of Flagger by its prefix": {Flags{APIs: []string{"canary"}, MeshProvider: "gloo-edge"}, ""},
 		"valid":                               {Flags{APIs: []string{"rollout"}}, ""},
