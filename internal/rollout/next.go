@@ -73,7 +73,7 @@ func createReplicaSet(f facts, unreadable outcome) Decision {
 
 // completeDecision completes the decision about a release: the rest of the status, and the gates.
 func completeDecision(f facts, t transition, in stepInputs, stages ...outcome) Decision {
-	t = completeStatus(f, t)
+	t = completeStatus(f, t, in.plugins)
 	all := joinOutcomes(stages...)
 	all.events = append(all.events, t.events...)
 	all = orderGates(f, t, in, all)

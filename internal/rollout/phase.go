@@ -7,6 +7,9 @@ import (
 // textPodsNotAvailable is the message while pods of the new revision are not available yet.
 const textPodsNotAvailable = "updated replicas are still becoming available"
 
+// textPluginsAborting is the message while the plugins of an aborted release are called.
+const textPluginsAborting = "waiting for step plugins to abort"
+
 // PhaseOf returns the phase of a Rollout, and a message: of the first case that applies.
 func PhaseOf(spec argov1.RolloutSpec, status argov1.RolloutStatus) (phase argov1.RolloutPhase, message string) {
 	if message, ok := degradedMessage(status); ok {

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -141,10 +142,7 @@ func (p *pluginPlanner) recordRun(status *argov1.StepPluginStatus, step argov1.P
 func (p *pluginPlanner) endCalls(operation argov1.StepPluginOperation, steps []argov1.CanaryStep) {
 	for i := len(p.statuses) - 1; i >= 0; i-- {
 		run := p.statuses[i]
-		if run.Operation != argov1.StepPluginRun || run.Disabled || p.find(run.Index, run.Name, operation) != nil {
-			continue
-		}
-		if run.Index < 0 || int(run.Index) >= len(steps) || steps[run.Index].Plugin == nil || steps[run.Index].Plugin.Name != run.Name {
+		if !lacksOperation(steps, p.statuses, run, operation) {
 			continue
 		}
 		step := *steps[run.Index].Plugin
@@ -171,6 +169,31 @@ func (p *pluginPlanner) endCalls(operation argov1.StepPluginOperation, steps []a
 	}
 }
 
+// lacksOperation reports whether a status is that of an executed plugin for whose step the operation was not called.
+func lacksOperation(steps []argov1.CanaryStep, all []argov1.StepPluginStatus, run argov1.StepPluginStatus, operation argov1.StepPluginOperation) bool {
+	if run.Operation != argov1.StepPluginRun || run.Disabled || run.Index < 0 || int(run.Index) >= len(steps) {
+		return false
+	}
+	step := steps[run.Index].Plugin
+	return step != nil && step.Name == run.Name && !slices.ContainsFunc(all, func(s argov1.StepPluginStatus) bool {
+		return s.Index == run.Index && s.Name == run.Name && s.Operation == operation
+	})
+}
+
+// areAborting reports whether a plugin of an aborted release remains to be aborted. One that cannot be called does not count,
+// because it may never be.
+func (p pluginPlan) areAborting(f facts, s argov1.RolloutStatus) bool {
+	if p.gate != nil && p.gate.Verdict == release.Fail {
+		return false
+	}
+	all := s.Canary.StepPluginStatuses
+	return slices.ContainsFunc(all, func(run argov1.StepPluginStatus) bool {
+		plugin, configured := f.StepPlugins[run.Name]
+		return configured && !plugin.Disabled && plugin.Refusal == "" &&
+			lacksOperation(f.steps(), all, run, argov1.StepPluginAbort) && mustEndPlugin(run, argov1.StepPluginAbort)
+	})
+}
+
 // awaitsRun records the answer to a call of Run that was sent before the release was aborted or promoted, so that the
 // next operation receives the newest state of the plugin. It returns true while that call is in progress.
 func (p *pluginPlanner) awaitsRun(run *argov1.StepPluginStatus, step argov1.PluginStep) bool {
@@ -189,7 +212,14 @@ func (p *pluginPlanner) awaitsRun(run *argov1.StepPluginStatus, step argov1.Plug
 
 // mustEndPlugin reports whether an operation that ends a plugin is called for a step with this status.
 func mustEndPlugin(run argov1.StepPluginStatus, operation argov1.StepPluginOperation) bool {
-	return run.Phase == argov1.StepPluginRunning || operation == argov1.StepPluginAbort && run.Phase == argov1.StepPluginSuccessful
+	switch run.Phase {
+	case "", argov1.StepPluginRunning: // it may have been called already if there is no phase
+		return true
+	case argov1.StepPluginSuccessful:
+		return operation == argov1.StepPluginAbort
+	default:
+		return false
+	}
 }
 
 // refuses sets the gate of a plugin that cannot be called. It returns false if it can.
@@ -263,10 +293,10 @@ func pluginCallID(hash string, status argov1.StepPluginStatus, operation argov1.
 	return fmt.Sprintf("plugin/%s/%d/%s/%s/%d", hash, status.Index, started, operation, number)
 }
 
-// startedStatus returns the status of a step that starts. Its time identifies the calls of the step, so it differs from
+// startedStatus returns the status of a step that starts. It has no phase until the plugin has answered. Its time identifies the calls of the step, so it differs from
 // that of an earlier attempt in the same second.
 func (p *pluginPlanner) startedStatus(index int32, name string) argov1.StepPluginStatus {
-	status := argov1.StepPluginStatus{Index: index, Name: name, Operation: argov1.StepPluginRun, Phase: argov1.StepPluginRunning}
+	status := argov1.StepPluginStatus{Index: index, Name: name, Operation: argov1.StepPluginRun}
 	for at := p.Now.Truncate(time.Second); ; at = at.Add(time.Second) {
 		status.StartedAt = new(metav1.NewTime(at))
 		if _, used := p.Answers[p.callID(status, argov1.StepPluginRun, 0)]; !used {
@@ -324,9 +354,7 @@ func recordPluginAnswer(status *argov1.StepPluginStatus, answer release.Answer) 
 		return
 	}
 	status.Message = reply.Message
-	if reply.Phase != "" {
-		status.Phase = reply.Phase
-	}
+	status.Phase = cmp.Or(reply.Phase, status.Phase, argov1.StepPluginRunning)
 	switch status.Phase {
 	case argov1.StepPluginSuccessful, argov1.StepPluginFailed:
 		status.FinishedAt = &ended

@@ -151,7 +151,7 @@ func swapPingPong(stable argov1.PingPongType) argov1.PingPongType {
 
 // completeStatus completes the status of a reconciliation: conditions, phase and duration, with the events about their
 // changes.
-func completeStatus(f facts, t transition) transition {
+func completeStatus(f facts, t transition, plugins pluginPlan) transition {
 	if !f.usesRouter() {
 		t.status.Canary.Weights = nil
 	}
@@ -178,7 +178,7 @@ func completeStatus(f facts, t transition) transition {
 	t.status = s
 	t = completeConditions(f, t)
 	t.status.ObservedGeneration = f.observedGeneration()
-	t.status.Phase, t.status.Message = currentPhase(f, t.status)
+	t.status.Phase, t.status.Message = currentPhase(f, t.status, plugins)
 	t.status = recordDuration(f, t.status)
 	switch before, after := f.Status.PauseConditions, t.status.PauseConditions; {
 	case len(before) == 0 && len(after) > 0:
@@ -190,13 +190,18 @@ func completeStatus(f facts, t transition) transition {
 }
 
 // currentPhase returns the phase of the Rollout. Available pods are counted over all revisions: pods of another
-// revision that are retained for their delay must not hide that pods of the new one are missing.
-func currentPhase(f facts, s argov1.RolloutStatus) (argov1.RolloutPhase, string) {
+// revision that are retained for their delay must not hide that pods of the new one are missing. An aborted release is Degraded
+// once its plugins were aborted, so that a script that waits for this phase finds their results in the status.
+func currentPhase(f facts, s argov1.RolloutStatus, plugins pluginPlan) (argov1.RolloutPhase, string) {
 	phase, message := PhaseOf(f.Spec, s)
-	if phase == argov1.RolloutPhaseHealthy && f.new.Available < f.new.Replicas {
+	switch {
+	case phase == argov1.RolloutPhaseHealthy && f.new.Available < f.new.Replicas:
 		return argov1.RolloutPhaseProgressing, textPodsNotAvailable
+	case phase == argov1.RolloutPhaseDegraded && s.Abort && plugins.areAborting(f, s):
+		return argov1.RolloutPhaseProgressing, textPluginsAborting
+	default:
+		return phase, message
 	}
-	return phase, message
 }
 
 // madeProgress reports whether the release advances with this status. It does if the release starts, or if its spec was

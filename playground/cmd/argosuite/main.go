@@ -24,9 +24,9 @@ import (
 )
 
 type options struct {
-	suite, folder, run, controller, data string
-	definitions                          []string
-	keep                                 bool
+	suite, folder, run, controller, stepPlugin, data string
+	definitions                                      []string
+	keep                                             bool
 }
 
 func main() {
@@ -42,6 +42,7 @@ func main() {
 	flags.StringVar(&o.folder, "folder", "", "folder in which the suite runs: the folder of its sources, which contains its manifests")
 	flags.StringVar(&o.run, "run", "", "regular expression that selects tests, as for go test")
 	flags.StringVar(&o.controller, "controller", "", "controller under test (default: Serin, built from this repository)")
+	flags.StringVar(&o.stepPlugin, "step-plugin", "", "program that the suite calls as a step plugin (default: its tests of step plugins are skipped)")
 	flags.StringVar(&o.data, "data", "", "folder for logs and data (default: suite in the playground's cache folder)")
 	flags.StringArrayVar(&o.definitions, "definitions", nil, "additional CRDs: a folder or a file")
 	flags.BoolVar(&o.keep, "keep", false, "keep the cluster running after the suite until Ctrl-C")
@@ -107,6 +108,11 @@ func startController(ctx context.Context, c *cluster.Cluster, b *build.Builder, 
 			return err
 		}
 	}
+	if o.stepPlugin != "" {
+		if err := c.Apply(ctx, stepPluginConfig(o.stepPlugin)); err != nil {
+			return fmt.Errorf("configure the step plugin: %w", err)
+		}
+	}
 	argv := []string{o.controller, "--kubeconfig", c.Kubeconfig, "--instance-id", instanceID}
 	if o.controller == "" {
 		serin, err := b.Serin(ctx)
@@ -117,6 +123,19 @@ func startController(ctx context.Context, c *cluster.Cluster, b *build.Builder, 
 	}
 	_, err := c.StartProcess("controller", argv, []string{"POD_NAMESPACE=default"})
 	return err
+}
+
+// stepPluginConfig configures a program under both names that the suite looks for.
+func stepPluginConfig(program string) string {
+	return fmt.Sprintf(`
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: argo-rollouts-config, namespace: default}
+data:
+  stepPlugins: |
+    - {name: step/e2e-test, location: "file://%[1]s"}
+    - {name: step/e2e-test-disabled, location: "file://%[1]s", disabled: true}
+`, program)
 }
 
 // runTests runs the suite with kubectl in its PATH; its output is that of this command.

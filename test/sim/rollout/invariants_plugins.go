@@ -108,7 +108,7 @@ func (c *pluginCalls) checkAbort(name string, request controller.PluginRequest, 
 		c.Violate("I43", name, "step %d is aborted twice", request.Step)
 	}
 	for _, s := range status.Canary.StepPluginStatuses {
-		executed := s.Operation == argov1.StepPluginRun && (s.Phase == argov1.StepPluginRunning || s.Phase == argov1.StepPluginSuccessful)
+		executed := s.Operation == argov1.StepPluginRun && !s.Disabled && (s.Phase == "" || s.Phase == argov1.StepPluginRunning || s.Phase == argov1.StepPluginSuccessful)
 		if s.Index > request.Step && executed && !ended[s.Index] {
 			c.Violate("I43", name, "step %d is aborted before step %d, which was executed after it", request.Step, s.Index)
 		}
