@@ -60,7 +60,7 @@ const (
 
 // memoryReturner decides when to return unused memory to the operating system: once after each busy time. Without it, the garbage
 // of the last releases would remain until the next collection, and the heap would have its size of the busiest time. To collect
-// more often instead would cost processor time while releases are in progress: a fifth of it with half of Go's default GOGC.
+// more often instead would cost processor time while releases are in progress.
 type memoryReturner struct {
 	// lastTotal and returnedTotal are the bytes allocated since the start of the process, at the last check and at the last return.
 	lastTotal, returnedTotal uint64
