@@ -79,6 +79,20 @@ func (r AnalysisRequest) ReadSecret(ctx context.Context, service string, ref arg
 	return r.Credentials(ctx, namespace, cmp.Or(ref.Name, service))
 }
 
+// ReadConfig returns the configuration of a provider whose Secret contains both the address and a token for it, so that the token
+// is sent only to the server that the owner of the Secret chose. The texts of the run do not contain the token.
+func (r AnalysisRequest) ReadConfig(ctx context.Context, service string, ref argov1.SecretRef, tokenKey string) (Config, error) {
+	credentials, err := r.ReadSecret(ctx, service, ref)
+	if err != nil {
+		return Config{}, err
+	}
+	r.Hide(credentials[tokenKey])
+	if credentials[KeyAddress] == "" {
+		return Config{}, Missing(service, KeyAddress)
+	}
+	return Config{Address: credentials[KeyAddress].Reveal(), Credentials: credentials}, nil
+}
+
 // Measurement is the query of one metric of an AnalysisRun, and the rules of Argo Rollouts for reading its response.
 type Measurement struct {
 	Provider RawQuerier

@@ -45,15 +45,11 @@ func newMeasurement(ctx context.Context, r metric.AnalysisRequest) (metric.Measu
 	if err != nil {
 		return metric.Measurement{}, err
 	}
-	credentials, err := r.ReadSecret(ctx, Type, p.SecretRef)
+	config, err := r.ReadConfig(ctx, Type, p.SecretRef, keyToken)
 	if err != nil {
 		return metric.Measurement{}, err
 	}
-	r.Hide(credentials[keyToken])
-	if credentials[metric.KeyAddress] == "" {
-		return metric.Measurement{}, metric.Missing(Type, metric.KeyAddress)
-	}
-	querier, err := newDynatrace(r.Restricted, metric.Config{Address: credentials[metric.KeyAddress].Reveal(), Credentials: credentials})
+	querier, err := newDynatrace(r.Restricted, config)
 	if err != nil {
 		return metric.Measurement{}, err
 	}
