@@ -86,7 +86,7 @@ func (c *pluginCalls) checkRun(h actors.QuerySent, request controller.PluginRequ
 	if status.Abort || request.Object.Spec.Paused || status.CurrentStepIndex == nil || *status.CurrentStepIndex != request.Step {
 		c.Violate("I43", h.Key.Name, "step %d is executed; the release is at %v, aborted %v, paused %v", request.Step, status.CurrentStepIndex, status.Abort, request.Object.Spec.Paused)
 	}
-	last, known := c.answered[stepKey(h, run)]
+	last, known := c.answered[stepKey(h, request, run)]
 	if !known || last.process != h.Instance || c.Clocks.Changed {
 		return // the answer may be lost
 	}
@@ -127,15 +127,15 @@ func (c *pluginCalls) recordAnswer(h actors.QueryAnswered, request controller.Pl
 		wait = reply.RequeueAfter
 	}
 	const precision = time.Second // times in a status are whole seconds
-	c.answered[stepKey(h.QuerySent, *run)] = pluginAnswer{
+	c.answered[stepKey(h.QuerySent, request, *run)] = pluginAnswer{
 		process: h.Instance, at: c.Now(), next: c.Now().Add(wait - precision),
 		ended: reply.Phase == argov1.StepPluginSuccessful || reply.Phase == argov1.StepPluginFailed,
 	}
 }
 
-// stepKey identifies the execution of a step in a release.
-func stepKey(h actors.QuerySent, run argov1.StepPluginStatus) string {
-	return fmt.Sprintf("%s/%d/%s", h.Key.UID, run.Index, run.StartedAt)
+// stepKey identifies the execution of a step in a release. Two releases may start it in the same second.
+func stepKey(h actors.QuerySent, request controller.PluginRequest, run argov1.StepPluginStatus) string {
+	return fmt.Sprintf("%s/%s/%d/%s", h.Key.UID, request.Object.Status.CurrentPodHash, run.Index, run.StartedAt)
 }
 
 func runOfStep(statuses []argov1.StepPluginStatus, step int32) *argov1.StepPluginStatus {
