@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/serin-dev/serin/internal/waittest"
 	"github.com/serin-dev/serin/playground/tutorial"
 )
 
@@ -188,24 +189,39 @@ func (r *reader) command(ctx context.Context, bash ...string) *exec.Cmd {
 	return command
 }
 
-// run runs a command to its end and compares its output with the page.
+// run runs a command to its end and compares its output with the page. A request through a router is repeated until the output
+// is that of the page: a router serves a route a moment after its status reports it.
 func (r *reader) run(c tutorial.Command) {
 	r.t.Helper()
+	var output []byte
+	var err error
+	start := time.Now()
+	defer func() {
+		r.t.Logf("%s:%d, %s\n$ %s\n%s", r.page, c.Line, time.Since(start).Round(time.Millisecond), c.Script, output)
+		for _, terminal := range r.terminals {
+			if r.t.Failed() {
+				r.t.Log(terminal)
+			}
+		}
+	}()
+	once := func() error {
+		if output, err = r.output(c); err != nil {
+			return err
+		}
+		return c.CheckOutput(string(output))
+	}
+	if strings.HasPrefix(c.Script, "curl ") {
+		waittest.Until(r.t, fmt.Sprintf("%s:%d shows the output of the page", r.page, c.Line), once)
+	} else if err := once(); err != nil {
+		r.t.Fatalf("%s:%d: %v", r.page, c.Line, err)
+	}
+}
+
+// output runs a command once.
+func (r *reader) output(c tutorial.Command) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(r.t.Context(), commandTimeout)
 	defer cancel()
-	start := time.Now()
-	output, err := r.command(ctx, "-euo", "pipefail", "-c", c.Script).CombinedOutput()
-	r.t.Logf("%s:%d, %s\n$ %s\n%s", r.page, c.Line, time.Since(start).Round(time.Millisecond), c.Script, output)
-	if err == nil {
-		err = c.CheckOutput(string(output))
-	}
-	if err == nil {
-		return
-	}
-	for _, terminal := range r.terminals {
-		r.t.Log(terminal)
-	}
-	r.t.Fatalf("%s:%d: %v", r.page, c.Line, err)
+	return r.command(ctx, "-euo", "pipefail", "-c", c.Script).CombinedOutput()
 }
 
 // start starts a command that runs until the end of the test.
