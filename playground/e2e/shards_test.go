@@ -3,6 +3,7 @@
 package e2e_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -30,8 +32,10 @@ const (
 
 // writeLog records which replica writes in which namespace, in the order in which the requests arrive.
 type writeLog struct {
-	mu      sync.Mutex
-	writers map[string][]string // by namespace; one entry for consecutive writes of one replica
+	mu         sync.Mutex
+	writers    map[string][]string // by namespace; one entry for consecutive writes of one replica
+	identities map[string]string   // by replica; a write of one in it is checked against the Lease of the shard
+	trespasses []string            // the writes of replicas that did not hold the shard
 }
 
 // record is a fault of a proxy that injects none.
@@ -42,13 +46,49 @@ func (l *writeLog) record(replica string) func(http.ResponseWriter, *http.Reques
 			return false
 		}
 		namespace, _, _ := strings.Cut(rest, "/")
+		trespass := l.checkHolder(r.Context(), replica, namespace)
 		l.mu.Lock()
 		defer l.mu.Unlock()
+		if trespass != "" {
+			l.trespasses = append(l.trespasses, fmt.Sprintf("%s %s: %s", kind.Verb, r.URL.Path, trespass))
+		}
 		if writers := l.writers[namespace]; len(writers) == 0 || writers[len(writers)-1] != replica {
 			l.writers[namespace] = append(writers, replica)
 		}
 		return false
 	}
+}
+
+// checkHolder returns what is wrong with a write of a replica in a namespace; empty: it holds the shard. A replica that gives up a
+// request does not write.
+func (l *writeLog) checkHolder(ctx context.Context, replica, namespace string) string {
+	l.mu.Lock()
+	identity := l.identities[replica]
+	l.mu.Unlock()
+	if identity == "" {
+		return ""
+	}
+	switch holder, err := shardHolder(ctx, sharding.ShardOf(namespace, numberOfShards)); {
+	case ctx.Err() != nil || holder == identity:
+		return ""
+	case err != nil:
+		return err.Error()
+	default:
+		return fmt.Sprintf("%s (%s) wrote, but %s holds the shard", replica, identity, holder)
+	}
+}
+
+// setIdentities begins the checks of writes.
+func (l *writeLog) setIdentities(byReplica map[string]string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.identities = byReplica
+}
+
+func (l *writeLog) allTrespasses() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.trespasses)
 }
 
 func (l *writeLog) in(namespace string) []string {
@@ -88,14 +128,23 @@ func startShardReplica(t *testing.T, name string, log *writeLog) {
 	})
 }
 
+// shardHolder returns the identity of the holder of a shard; empty: nobody holds it.
+func shardHolder(ctx context.Context, shard int) (string, error) {
+	name := sharding.LeaseNames("serin-"+shardInstance, numberOfShards)[shard]
+	lease, err := shared.Client.CoordinationV1().Leases("default").Get(ctx, name, metav1.GetOptions{})
+	if err != nil || lease.Spec.HolderIdentity == nil {
+		return "", err
+	}
+	return *lease.Spec.HolderIdentity, nil
+}
+
 // shardHolders returns the number of shards of each holder.
 func shardHolders(t *testing.T) map[string]int {
 	t.Helper()
 	holders := map[string]int{}
-	for _, name := range sharding.LeaseNames("serin-"+shardInstance, numberOfShards) {
-		lease, err := shared.Client.CoordinationV1().Leases("default").Get(t.Context(), name, metav1.GetOptions{})
-		if err == nil && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "" {
-			holders[*lease.Spec.HolderIdentity]++
+	for shard := range numberOfShards {
+		if holder, err := shardHolder(t.Context(), shard); err == nil && holder != "" {
+			holders[holder]++
 		}
 	}
 	return holders
@@ -118,8 +167,9 @@ func waitForShards(t *testing.T, holders, each int) {
 	})
 }
 
-// TestReplicasShareTheReleases kills one of three replicas in the middle of releases, with a namespace in each shard. The other
-// replicas continue its releases, and no namespace has two writers.
+// TestReplicasShareTheReleases kills one of three replicas in the middle of releases, with a namespace in each shard, and then
+// suspends another one until the last has completed its releases. The other replicas continue the releases, a replica writes only
+// while it holds the shard, also after it slept, and no namespace is written alternately.
 func TestReplicasShareTheReleases(t *testing.T) {
 	t.Parallel()
 	log := &writeLog{writers: map[string][]string{}}
@@ -148,14 +198,20 @@ func TestReplicasShareTheReleases(t *testing.T) {
 	for _, team := range teams {
 		team.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "")
 	}
-	namespaces := map[string][]string{} // by replica
-	for _, team := range teams {
+	namespaces, identities := map[string][]string{}, map[string]string{} // by replica
+	for shard, team := range teams {
 		writers := log.in(team.namespace)
 		if len(writers) != 1 {
 			t.Fatalf("namespace %s was written by %v, want one replica", team.namespace, writers)
 		}
 		namespaces[writers[0]] = append(namespaces[writers[0]], team.namespace)
+		holder, err := shardHolder(t.Context(), shard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		identities[writers[0]] = holder
 	}
+	log.setIdentities(identities)
 	for _, name := range replicas {
 		if len(namespaces[name]) != 2 {
 			t.Errorf("the replicas wrote %v, want two namespaces each", namespaces)
@@ -179,5 +235,27 @@ func TestReplicasShareTheReleases(t *testing.T) {
 		if slices.Sort(writers); len(slices.Compact(slices.Clone(writers))) != len(writers) {
 			t.Errorf("namespace %s was written alternately: %v", team.namespace, log.in(team.namespace))
 		}
+	}
+
+	for _, team := range teams {
+		team.releaseVersion("cart", "v3")
+	}
+	for _, team := range teams {
+		team.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "")
+	}
+	if err := shared.Signal(replicas[1], unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	waitForShards(t, 1, numberOfShards)
+	for _, team := range teams {
+		team.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+		team.waitForPods("cart", "v3=2")
+	}
+	if err := shared.Signal(replicas[1], unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	waitForShards(t, 2, numberOfShards/2)
+	for _, trespass := range log.allTrespasses() {
+		t.Error(trespass)
 	}
 }
