@@ -10,7 +10,8 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// TestEveryPausedStepIsWritten: a script that waits for a step index observes each one that precedes a pause.
+// TestEveryPausedStepIsWritten: a script that waits for a step index observes each one that precedes a pause. The end-to-end suite of
+// Argo Rollouts does so, also for a step that takes no time.
 func TestEveryPausedStepIsWritten(t *testing.T) {
 	w := worldInFirstPause(t, 1, setWeight(10), pauseFor("10s"), setWeight(20), pauseFor("10s"))
 	w.advanceTo(t, w.now.Add(11*time.Second))
