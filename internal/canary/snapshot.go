@@ -69,8 +69,9 @@ type Route struct {
 	// Found is false when the route does not exist yet.
 	Found bool
 	// Problem is the reason why it cannot be read; empty: none.
-	Problem  string
-	Canary   int // settle weight, 0 to 100
+	Problem string
+	// Canary is the weight that the route has now, 0 to 100.
+	Canary   int
 	Mirrored bool
 	Confirmation
 	// Reason explains why the route is not confirmed.

@@ -12,15 +12,19 @@
 // For MetricTemplates, also:
 //
 //   - its type in the enum of MetricTemplateProvider.Type (api/flagger/v1beta1), then make generate;
-//   - a row of the table in docs/metrictemplate.md, and an example in docs/examples/metrictemplates.yaml;
+//   - a row of the table in docs/metrictemplate.md, and an example in docs/examples/metrictemplates.yaml, and the
+//     sentence about timeouts there if its timeout is not five seconds;
 //   - if it reads the API server, its permissions in hack/packaging and docs/install.md.
 //
 // For AnalysisTemplates, also:
 //
 //   - a field of argov1.MetricProvider and its row in providerTypes (api/argoproj/v1alpha1), then make generate; validation
 //     and the series of analyses read that table;
-//   - a row of the table in docs/metrics.md, a manifest in api/argoproj/v1alpha1/testdata/analysis.yaml, and a case in the
-//     tests of internal/analysis/measure, whose registry is a list of its own;
+//   - a row in both tables of docs/metrics.md (the second is checked), the sentence below it about services that Argo Rollouts
+//     does not have, an example in docs/examples/analysistemplate-services.yaml, a manifest in
+//     api/argoproj/v1alpha1/testdata/analysis.yaml, and a case in the tests of internal/analysis/measure, whose registry is a list
+//     of its own;
+//   - a case in describeProvider (internal/cli/plan), so that serin plan shows the query;
 //   - if Argo Rollouts records the resolved query in the metadata of a run, metricMetadata and ResolvedQuery in
 //     internal/analysis.
 //

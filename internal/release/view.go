@@ -7,7 +7,7 @@ import (
 )
 
 // View describes one release to users. The state machine of each kind creates it from the same snapshot and with the
-// same functions as its decisions; commands format it and derive nothing.
+// same functions as its decisions; commands format it and derive nothing, except for the remaining time of a running analysis.
 type View struct {
 	// Phase of the status; empty if no controller has observed the release.
 	Phase string
@@ -97,7 +97,8 @@ func (v *View) WaitsForUser() bool {
 	return slices.ContainsFunc(v.Gates, func(g GateView) bool { return g.Verdict != Pass && g.Opener == ByUser })
 }
 
-// EarliestStep returns the earliest time of the next step, according to the gates that time opens.
+// EarliestStep returns the time at which all gates that time opens are open: the earliest time of the next step of a Rollout. That
+// of a Canary is the first one of Upcoming.
 func (v *View) EarliestStep(now time.Time) time.Time {
 	at := now
 	for _, gate := range v.Gates {
