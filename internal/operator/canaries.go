@@ -115,7 +115,7 @@ func (p process) newReporter(restricted, trusted *outbound.Client, hooks *hook.C
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clk,
 		Recorder: telemetry.NewRecorder(events, p.outbox, clk, ""), Outbox: p.outbox, OngoingEvents: &telemetry.OngoingEvents{},
 		Hooks: hooks, EventHook: f.EventWebhook, EventHooks: hook.New(trusted, clk), AlertSender: sender, Cluster: f.ClusterName, NoCrossNamespace: f.NoCrossNamespaceRefs,
-		NewAlertSender: alerting.NewSenders(restricted, f.userAddressPolicy()).New,
+		NewAlertSender: alerting.NewSenders(restricted, f.userAddressPolicy()).New, Metrics: p.metrics,
 	}, nil
 }
 

@@ -62,6 +62,7 @@ type Metrics struct {
 	rollouts         *rolloutSeries
 
 	notifications *notificationSeries
+	alerts        *prometheus.CounterVec
 
 	registerer prometheus.Registerer
 	argoproj   map[string]reconciliationSeries // by kind
@@ -141,6 +142,8 @@ func New(registerer prometheus.Registerer) *Metrics {
 	m.shardsHeld = d.gauge("serin_shards_held", "Shards whose releases this process reconciles; no series without -shards.")
 	m.panics = d.counter("serin_panics_total",
 		"Reconciliations that panicked; the release reports it, and other releases are unaffected.", "kind")
+	m.alerts = d.counter("serin_alerts_total",
+		"Alerts about a Canary; the outcome is sent, or failed for those that were given up.", "namespace", "name", "outcome")
 	m.rollouts = newRolloutSeries(d)
 	m.notifications = newNotificationSeries(d)
 	m.argoproj[analysisRunKind] = d.declareReconciliations("analysis_run", "an AnalysisRun")
@@ -323,6 +326,28 @@ func (m *Metrics) SetCheckValue(namespace, target, metric string, value float64)
 // CountPanic counts a reconciliation that panicked.
 func (m *Metrics) CountPanic(kind string) { m.panics.WithLabelValues(kind).Inc() }
 
+// The outcomes of alerts.
+const (
+	alertSent   = "sent"
+	alertFailed = "failed"
+)
+
+// CountAlert counts an alert about a Canary that SetCanary has exported: err is the reason why Serin gave it up, nil means that
+// it was sent. Both series start with the first alert, so that a Canary without alerts has none.
+func (m *Metrics) CountAlert(namespace, name string, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, known := m.canaries[types.NamespacedName{Namespace: namespace, Name: name}]; !known {
+		return // its series would never end
+	}
+	sent, failed := m.alerts.WithLabelValues(namespace, name, alertSent), m.alerts.WithLabelValues(namespace, name, alertFailed)
+	if err == nil {
+		sent.Inc()
+	} else {
+		failed.Inc()
+	}
+}
+
 // SetWaitingGate exports the gate that blocks a release of that kind.
 func (m *Metrics) SetWaitingGate(kind, namespace, name string, gate WaitingGate) {
 	m.mu.Lock()
@@ -364,6 +389,9 @@ func (m *Metrics) ForgetCanary(namespace, name string) {
 	defer m.mu.Unlock()
 	if c, known := m.canaries[types.NamespacedName{Namespace: namespace, Name: name}]; known {
 		m.dropCanary(c)
+	}
+	for _, outcome := range []string{alertSent, alertFailed} {
+		m.alerts.DeleteLabelValues(namespace, name, outcome)
 	}
 	m.setWaiting(waitingRelease{canaryKind, namespace, name}, WaitingGate{})
 }

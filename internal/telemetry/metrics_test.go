@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"errors"
 	"flag"
 	"os"
 	"runtime"
@@ -212,6 +213,29 @@ func TestAChangedTargetEndsTheSeriesOfTheOldOne(t *testing.T) {
 }
 
 // An increase is visible only after a sample before it.
+func TestAlertsAreCountedAsLongAsTheirCanaryExists(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m := New(registry)
+	m.CountAlert("shop", "cart-canary", nil) // it was deleted while the alert was sent
+	if all := text(t, registry); strings.Contains(all, "serin_alerts_total{") {
+		t.Errorf("a Canary that does not exist has a series: %s", all)
+	}
+	m.SetCanary(shopCart)
+	m.CountAlert("shop", "cart-canary", errors.New("refused"))
+	all := text(t, registry)
+	for _, want := range []string{
+		`serin_alerts_total{name="cart-canary",namespace="shop",outcome="failed"} 1`, `serin_alerts_total{name="cart-canary",namespace="shop",outcome="sent"} 0`,
+	} {
+		if !strings.Contains(all, want) {
+			t.Errorf("no %s in %s", want, all)
+		}
+	}
+	m.ForgetCanary("shop", "cart-canary")
+	if all := text(t, registry); strings.Contains(all, "serin_alerts_total{") {
+		t.Errorf("a deleted Canary has a series: %s", all)
+	}
+}
+
 func TestPanicsAreCountedFromZero(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := New(registry)

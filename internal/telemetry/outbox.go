@@ -147,17 +147,25 @@ func (o *Outbox) Post(key types.NamespacedName, name string, send func(ctx conte
 }
 
 // PostWithCallback is like Post and calls onDone once with the result of the message: nil when it was sent, else the error
-// for which it was dropped. onDone must not post to this outbox and must not block.
+// for which it was dropped. onDone must not block. It may post to this outbox, unless it does so for every failure of its own
+// messages, which would never end.
 func (o *Outbox) PostWithCallback(key types.NamespacedName, name string, send func(ctx context.Context) error, onDone func(error)) {
 	o.enqueue(key, message{name: name, send: send, onDone: onDone})
 }
 
 func (o *Outbox) enqueue(releaseKey types.NamespacedName, m message) {
+	if dropped, err := o.addToQueue(releaseKey, m); err != nil {
+		o.dropMessage(releaseKey, dropped, err)
+	}
+}
+
+// addToQueue adds a message to the queue of its release. With an error, it returns the message that must be dropped, without the
+// lock because its callback may post another one.
+func (o *Outbox) addToQueue(releaseKey types.NamespacedName, m message) (dropped message, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
-		o.dropMessage(releaseKey, m, errStopped)
-		return
+		return m, errStopped
 	}
 	key := queueKey{releaseKey, m.isRecord, ""}
 	q := o.queues[key]
@@ -165,14 +173,16 @@ func (o *Outbox) enqueue(releaseKey types.NamespacedName, m message) {
 		q = &messageQueue{queueKey: key, current: &m}
 		o.queues[key] = q
 		o.awaitSlot(q)
-		return
+		return message{}, nil
 	}
 	q.queue = append(q.queue, m)
-	if len(q.queue) >= maxQueuedMessages {
-		o.dropMessage(releaseKey, q.queue[0], errFull)
-		q.queue[0] = message{} // the array outlives the slice
-		q.queue = q.queue[1:]
+	if len(q.queue) < maxQueuedMessages {
+		return message{}, nil
 	}
+	dropped = q.queue[0]
+	q.queue[0] = message{} // the array outlives the slice
+	q.queue = q.queue[1:]
+	return dropped, errFull
 }
 
 // enqueueLater queues a Kubernetes event that is sent at the given time, or when Run ends if that is earlier. It does not delay
@@ -360,8 +370,10 @@ func (o *Outbox) isDrained() bool {
 
 func (o *Outbox) dropQueued() {
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, q := range o.queues {
+	queues := o.queues
+	o.queues, o.retries = map[queueKey]*messageQueue{}, nil
+	o.mu.Unlock()
+	for _, q := range queues {
 		err := errStopped
 		if q.lastErr != nil {
 			err = q.lastErr
@@ -371,10 +383,9 @@ func (o *Outbox) dropQueued() {
 			o.dropMessage(q.NamespacedName, m, errStopped)
 		}
 	}
-	clear(o.queues)
-	o.retries = nil
 }
 
+// dropMessage must be called without the lock if the message has a callback.
 func (o *Outbox) dropMessage(key types.NamespacedName, m message, err error) {
 	o.log.Error(err, "Dropped message", "namespace", key.Namespace, "name", key.Name, "message", m.name)
 	o.notifySender(m, err)

@@ -341,6 +341,37 @@ func TestAPanicInACallbackDoesNotStopTheOutbox(t *testing.T) {
 	})
 }
 
+// TestACallbackMayPost: the failure of an alert is a Kubernetes event of the same outbox, also if the alert is dropped because the
+// queue is full or the process stops.
+func TestACallbackMayPost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, stop, logged := startOutbox(t)
+		posted := &textLog{}
+		post := func(cause error) {
+			if cause != nil {
+				o.enqueue(shopRelease("cart"), message{name: "Kubernetes event", isRecord: true, send: posted.sendReturning(nil)})
+			}
+		}
+		o.PostWithCallback(shopRelease("cart"), "alert", func(context.Context) error { return errors.New("refused") }, post)
+		synctest.Wait()
+		expect(t, "events after a failure", len(posted.list()), 1)
+
+		blocked := func(ctx context.Context) error { <-ctx.Done(); return Transient(context.Cause(ctx)) }
+		for range maxQueuedMessages + 2 {
+			o.PostWithCallback(shopRelease("cart"), "alert", blocked, post)
+		}
+		synctest.Wait()
+		expect(t, "events of a full queue", len(posted.list()), 3)
+
+		stop()
+		advanceTime(shutdownDrainTimeout + time.Second)
+		if !strings.Contains(logged.String(), errStopped.Error()) {
+			t.Errorf("the log lacks the messages that were dropped at the end: %.2000s", logged)
+		}
+		expect(t, "remaining queues", len(o.queues), 0)
+	})
+}
+
 func TestAPanicInAMessageDropsOnlyThatMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, _, logged := startOutbox(t)

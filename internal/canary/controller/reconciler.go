@@ -327,6 +327,6 @@ func (r *Reconciler) Footprint() reconciler.Footprint {
 	return reconciler.FootprintOf(reconciler.Footprint{
 		"panicked": r.frame.Panicked(), "acquisitions": r.frame.AcquisitionKeys(), "dependents": r.dependents.Keys(), "ceded": r.ceded.Keys(), "memory": r.memory.Keys(), "newest": r.newest.Keys(),
 		"queue": r.Queue.Keys(flaggerv1.CanaryKind), "queries": r.Queries.Keys(), "recorder": r.Reporter.Recorder.Keys(), "ongoing-events": r.Reporter.OngoingEvents.Keys(),
-		"workloads": r.Workloads.CachedKeys(),
+		"alert-failures": r.Reporter.failures.keys(), "workloads": r.Workloads.CachedKeys(),
 	})
 }

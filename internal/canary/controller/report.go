@@ -45,6 +45,9 @@ type Reporter struct {
 	Cluster string
 	// NoCrossNamespace forbids alert providers in other namespaces.
 	NoCrossNamespace bool
+	Metrics          *telemetry.Metrics
+
+	failures alertFailures
 }
 
 // Report reports the events of a decision whose status was written. before is the phase before the decision.
@@ -57,7 +60,7 @@ func (r *Reporter) Report(ctx context.Context, c *flaggerv1.Canary, plan canary.
 		r.Recorder.Event(ctx, reference(c), event)
 		r.callEventHooks(key, c, event)
 		if event.Alert != nil {
-			r.queueAlerts(ctx, key, c, plan, *event.Alert)
+			r.queueAlerts(ctx, c, plan, *event.Alert)
 		}
 	}
 }
@@ -66,6 +69,7 @@ func (r *Reporter) Report(ctx context.Context, c *flaggerv1.Canary, plan canary.
 func (r *Reporter) Forget(key types.NamespacedName) {
 	r.OngoingEvents.Forget(key)
 	r.Recorder.Forget(key)
+	r.failures.forget(key)
 }
 
 func reference(c *flaggerv1.Canary) corev1.ObjectReference {
@@ -130,12 +134,15 @@ func analysisOf(c *flaggerv1.Canary) flaggerv1.CanaryAnalysis {
 }
 
 // queueAlerts queues one message per alert provider that wants its severity.
-func (r *Reporter) queueAlerts(ctx context.Context, key types.NamespacedName, c *flaggerv1.Canary, plan canary.Plan, alert release.Alert) {
+func (r *Reporter) queueAlerts(ctx context.Context, c *flaggerv1.Canary, plan canary.Plan, alert release.Alert) {
 	message := alerting.Message{Canary: c.Name + "." + c.Namespace, Text: alert.Message, Severity: alert.Severity, Fields: r.alertFields(c, plan, alert), At: r.Clock.Now()}
 	entries := analysisOf(c).Alerts
 	if len(entries) == 0 {
 		if r.AlertSender != nil {
-			r.Outbox.Post(key, "alert", func(ctx context.Context) error { return r.markTransient(r.AlertSender.Send(ctx, message)) })
+			r.postAlert(ctx, queuedAlert{
+				about: reference(c), receiver: "the chat of the controller",
+				remedy: "The administrator of Serin must correct its flags for Slack or Microsoft Teams",
+			}, func(ctx context.Context) error { return r.markTransient(r.AlertSender.Send(ctx, message)) })
 		}
 		return
 	}
@@ -148,7 +155,10 @@ func (r *Reporter) queueAlerts(ctx context.Context, key types.NamespacedName, c 
 			log.FromContext(ctx).Info("Refused alert provider of another namespace", "object", provider.String())
 			continue
 		}
-		r.Outbox.Post(key, "alert of "+entry.Name, func(ctx context.Context) error {
+		r.postAlert(ctx, queuedAlert{
+			about: reference(c), entry: entry.Name, receiver: fmt.Sprintf("%q of spec.analysis.alerts", entry.Name),
+			remedy: fmt.Sprintf("Correct the AlertProvider or its Secret, and test it with: serin notify test alertprovider/%s -n %s", provider.Name, provider.Namespace),
+		}, func(ctx context.Context) error {
 			sender, err := ReadAlertSender(ctx, AlertReaders{Providers: r.Client, Secrets: r.Reader}, provider, r.NewAlertSender)
 			if err != nil {
 				return err

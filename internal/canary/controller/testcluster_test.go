@@ -87,7 +87,7 @@ func newLimitedTestCluster(t *testing.T, policy outbound.Policy, limits release.
 	reporter := &Reporter{
 		Client: cluster.client, Reader: cluster.client, Clock: clk, Recorder: telemetry.NewRecorder(cluster.client, outbox, clk, ""), Outbox: outbox, OngoingEvents: &telemetry.OngoingEvents{},
 		Hooks: hooks, EventHooks: hooks,
-		NewAlertSender: alerting.NewSenders(out, outbound.Policy{AllowLoopback: true}).New,
+		NewAlertSender: alerting.NewSenders(out, outbound.Policy{AllowLoopback: true}).New, Metrics: metrics,
 	}
 	releaseQueue := queue.New(limits, "")
 	canaries := Queued(cluster.client, false)

@@ -62,6 +62,7 @@ func (k *Canaries) Controller(i *sim.Instance) sim.Controller {
 	p.events = actors.NewEventRecorder(k.World, i)
 	actors.AddIndexes(i, controller.IndexTargets, endpoints.Index)
 	readYourWrites := controller.RecordReads(readyourwrites.New(i.Client, i.Reader, i.Clock))
+	metrics := telemetry.New(p.registry)
 	p.reconciler = controller.New(controller.Parts{
 		Observer: controller.Observer{
 			Client:    i.Client,
@@ -69,10 +70,10 @@ func (k *Canaries) Controller(i *sim.Instance) sim.Controller {
 			Routers:   k.routers, Applier: &traffic.Applier{Client: readYourWrites}, Settings: k.settings, Indexed: true,
 		},
 		Shards: i.Shards,
-		Reader: i.Reader, Clock: i.Clock, Queries: p.queries, Metrics: telemetry.New(p.registry),
+		Reader: i.Reader, Clock: i.Clock, Queries: p.queries, Metrics: metrics,
 		Reporter: &controller.Reporter{
 			Client: i.Client, Reader: i.Reader, Clock: i.Clock, Outbox: p.events.Outbox, OngoingEvents: &telemetry.OngoingEvents{},
-			Recorder: p.events.ForComponent(""), NewAlertSender: newAlertSender,
+			Recorder: p.events.ForComponent(""), NewAlertSender: newAlertSender, Metrics: metrics,
 		},
 		Watch: func(workloads, routes []schema.GroupVersionKind) error {
 			for _, kind := range slices.Concat(workloads, routes) {
