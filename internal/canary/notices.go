@@ -22,6 +22,11 @@ func withNotices(s Snapshot, d Decision) Decision {
 		return d
 	}
 	all := settingNotices(&s.Plan)
+	if failed := d.Gates.Named("references"); failed == nil { // otherwise the gate that is closed before a release
+		for _, message := range s.MissingReferences {
+			all = append(all, release.NewNotice("references", message))
+		}
+	}
 	for _, message := range s.MissingAlertProviders {
 		all = append(all, noticeWithEvent("references", message))
 	}
@@ -42,16 +47,22 @@ func withNotices(s Snapshot, d Decision) Decision {
 // settingNotices are the notices about the spec. Their events are those of the start of a release.
 func settingNotices(p *Plan) release.Gates {
 	var all release.Gates
-	switch {
-	case p.NoAnalysis:
-		all = append(all, release.NewNotice("plan", NoAnalysisMessage))
-	case p.SkipAnalysis: // no setting of the analysis has an effect
-	default:
-		for _, message := range p.Warnings {
-			all = append(all, release.NewNotice("plan", message))
-		}
+	for _, message := range p.SettingWarnings() {
+		all = append(all, release.NewNotice("plan", message))
 	}
 	return all
+}
+
+// SettingWarnings returns messages about settings that the user should correct, although Serin releases with them.
+func (p *Plan) SettingWarnings() []string {
+	switch {
+	case p.NoAnalysis:
+		return []string{NoAnalysisMessage}
+	case p.SkipAnalysis: // no setting of the analysis has an effect
+		return nil
+	default:
+		return p.Warnings
+	}
 }
 
 // unreportedNotice is the notice about a parent of the route that no router has reported on. It never delays a release: a

@@ -32,6 +32,9 @@ func newRoot(program string, connect connector) *cobra.Command {
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(newCommands(connect)...)
+	for _, cmd := range root.Commands() {
+		cmd.SuggestFor = otherNames[cmd.Name()]
+	}
 	if name := programName(program); name == kubectlPlugin || name == kubectlCompletion {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl serin"}
 		for _, cmd := range root.Commands() {
@@ -39,6 +42,15 @@ func newRoot(program string, connect connector) *cobra.Command {
 		}
 	}
 	return root
+}
+
+// otherNames are the names that users of kubectl and other tools type for a command, which the error message then suggests.
+var otherNames = map[string][]string{
+	"get": {"describe", "show", "status", "tree"}, "why": {"describe", "explain", "status", "events"}, "wait": {"status"}, "watch": {"follow", "logs"},
+	"history": {"revisions", "log"}, "undo": {"rollback", "revert"}, "abort": {"rollback", "cancel", "stop"}, "pause": {"suspend", "stop"},
+	"resume": {"continue", "unpause"}, "promote": {"continue", "skip"}, "lint": {"validate", "verify"}, "check": {"doctor", "preflight", "test"},
+	"eject": {"delete", "remove", "uninstall"}, "init": {"generate", "scaffold", "new"}, "crds": {"install"}, "set": {"edit", "deploy", "update"},
+	"plan": {"diff", "preview", "simulate"}, "dashboard": {"ui", "web"},
 }
 
 // flagError describes an invalid flag, and suggests a similar one. Commands inherit it.

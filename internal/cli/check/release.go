@@ -123,17 +123,17 @@ func (c Canary) Section() Section {
 	for _, unread := range c.Unread {
 		add(skipped("readable", strings.TrimSuffix(unread, "."), ""))
 	}
-	add(passedUnlessAny("spec", c.Invalid, "serin lint names the field and the fix", "valid")...)
+	add(c.spec()...)
 	add(passedUnless("other-controller", c.Other, "see serin migrate", "no other controller acts on it"))
 	add(passedUnless("exclusive", s.TargetConflict, "", "no other release has its target"))
 	primary := s.Plan.Target + "-primary"
 	if !slices.Contains(c.Assumed, release.WorkloadPart) {
-		add(passedUnless("target", s.Workload.Problem, "", s.Plan.Kind+" "+s.Plan.Target+" can be released"))
+		add(passedUnless("target", s.Workload.Problem, ifMissing(s.Workload.Problem, "create it, or correct spec.targetRef"), s.Plan.Kind+" "+s.Plan.Target+" can be released"))
 		if s.Plan.Kind != "Service" {
 			add(c.port())
 		}
 		if c.Object.Spec.AutoscalerRef != nil {
-			add(passedUnless("autoscaler", s.Workload.ScalerProblem, "", c.Object.Spec.AutoscalerRef.Kind+" "+c.Object.Spec.AutoscalerRef.Name+" exists"))
+			add(passedUnless("autoscaler", s.Workload.ScalerProblem, ifMissing(s.Workload.ScalerProblem, "create it, or correct spec.autoscalerRef"), c.Object.Spec.AutoscalerRef.Kind+" "+c.Object.Spec.AutoscalerRef.Name+" exists"))
 		}
 		add(c.primary(primary))
 	}
@@ -143,7 +143,7 @@ func (c Canary) Section() Section {
 	for _, parent := range c.Parents {
 		add(parent.result())
 	}
-	add(passedUnlessAny("references", s.MissingReferences, "", "all objects that the metrics name exist")...)
+	add(passedUnlessAny("references", s.MissingReferences, "create it, or correct the reference in spec.analysis.metrics", "all objects that the metrics name exist")...)
 	add(passedUnlessAny("alert-providers", s.MissingAlertProviders, "", "all alert providers exist")...)
 	for _, m := range c.Measured {
 		add(m.result())
@@ -160,6 +160,29 @@ func (c Canary) Section() Section {
 		add(warning("deletion", "deleting the Canary deletes the primary, which serves users", "set spec.revertOnDeletion, or use serin eject, see docs/leaving.md"))
 	}
 	return out
+}
+
+// lintNamesTheField is the fix of a spec.
+const lintNamesTheField = "serin lint names the field and the fix"
+
+// spec checks the spec for errors, and for settings with which Serin releases although the user should correct them.
+func (c Canary) spec() []Result {
+	if warnings := c.Snapshot.Plan.SettingWarnings(); len(c.Invalid) == 0 && len(warnings) > 0 {
+		results := make([]Result, len(warnings))
+		for i, message := range warnings {
+			results[i] = warning("spec", message, lintNamesTheField)
+		}
+		return results
+	}
+	return passedUnlessAny("spec", c.Invalid, lintNamesTheField, "valid")
+}
+
+// ifMissing returns the fix for an object that does not exist; empty if the problem is another one, which has a fix of its own.
+func ifMissing(problem, fix string) string {
+	if strings.HasSuffix(problem, "not found") {
+		return fix
+	}
+	return ""
 }
 
 func (c Canary) port() Result {

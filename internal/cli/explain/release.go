@@ -243,6 +243,14 @@ func eventsSince(events []Event, prefix string) []Event {
 	return slices.Clone(events)
 }
 
+// missingObjectActions are the remedies for objects that a Canary names and that do not exist, by gate. The messages of these gates
+// are those of Flagger, which have none.
+var missingObjectActions = map[string]string{
+	"target":     "create it, or correct spec.targetRef",
+	"autoscaler": "create it, or correct spec.autoscalerRef",
+	"references": "create it, or correct the reference in spec.analysis.metrics",
+}
+
 // newGate formats a gate, with the command with which the user opens it.
 func newGate(view release.GateView, r *Release, other OtherController) Gate {
 	g := Gate{
@@ -256,6 +264,8 @@ func newGate(view release.GateView, r *Release, other OtherController) Gate {
 		g.UserAction = fmt.Sprintf("serin %s %s/%s -n %s", view.Kind.Command, strings.ToLower(string(r.Kind)), r.Name, r.Namespace)
 	case g.Name == otherControllerGate:
 		g.UserAction = other.StopCommand
+	case r.Kind == KindCanary && strings.HasSuffix(g.Message, "not found"):
+		g.UserAction = missingObjectActions[g.Name]
 	}
 	return g
 }

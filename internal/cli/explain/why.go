@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +27,7 @@ func Why(r Release, now time.Time) []string {
 	out = append(append(out, closedGateSentences(r, now)...), podProblemSentences(r)...)
 	if r.State != release.RollingBack && 0 < r.FailedChecks && r.FailedChecks < r.Threshold {
 		out = append(out, fmt.Sprintf("Failed checks so far: %d. The release is rolled back at %d.", r.FailedChecks, r.Threshold))
+		out = append(out, warningSentences(r)...) // a deferred check does not show why it failed in the last window
 	}
 	return append(append(out, nextStepSentences(r, now)...), noticeSentences(r)...)
 }
@@ -35,7 +37,7 @@ func noticeSentences(r Release) []string {
 	var out []string
 	for _, gate := range r.Gates {
 		if gate.IsNotice() {
-			out = append(out, fmt.Sprintf("Note on %s: %s.", gate.Name, strings.TrimSuffix(gate.Message, ".")))
+			out = append(out, asSentence(fmt.Sprintf("Note on %s: %s", gate.Name, gate.Message)))
 		}
 	}
 	return out
@@ -102,6 +104,7 @@ func idleRolloutSentences(r Release) []string {
 		out = append(out, fmt.Sprintf("The last release was promoted: revision %s serves.", r.PromotedRevision))
 	} else {
 		out = append(out, fmt.Sprintf("The last release was aborted: revision %s serves again. %s.", r.PromotedRevision, strings.TrimSuffix(r.Message, ".")))
+		out = append(out, lastCommandSentences(r)...)
 		for _, gate := range r.Gates {
 			if gate.Check && gate.Verdict == "fail" {
 				out = append(out, failedMetricSentences(gate)...)
@@ -115,6 +118,16 @@ func idleRolloutSentences(r Release) []string {
 			fmt.Sprintf("  serin resume rollout/%s -n %s", r.Name, r.Namespace))
 	}
 	return out
+}
+
+// lastCommandSentences describes the last command of a user, such as the one that aborted the release, while its event exists.
+func lastCommandSentences(r Release) []string {
+	for _, event := range slices.Backward(r.Events) {
+		if event.ByUser {
+			return []string{fmt.Sprintf("Last command: %s at %s.", strings.TrimSuffix(event.Message, "."), timeOfDay(event.At))}
+		}
+	}
+	return nil
 }
 
 // failedMetricSentences describes a metric that made a release fail.
@@ -151,11 +164,15 @@ func failureSentences(r Release) []string {
 	return append(out, warnings...)
 }
 
-// warningSentences lists the warnings among the events of the last release.
+// warningSentences lists the warnings and the commands of users among the events of the last release.
 func warningSentences(r Release) []string {
 	var out []string
+	title := "Its warnings:"
 	for _, event := range r.Events {
-		if event.Type == "Warning" && !strings.HasPrefix(event.Message, "Canary failed!") {
+		if event.ByUser {
+			title = "Its warnings and commands:"
+		}
+		if event.ByUser || event.Type == "Warning" && !strings.HasPrefix(event.Message, "Canary failed!") {
 			text := fmt.Sprintf("  %s %s", timeOfDay(event.At), event.Message)
 			if event.Count > 1 {
 				text += fmt.Sprintf(" (%d times)", event.Count)
@@ -166,7 +183,7 @@ func warningSentences(r Release) []string {
 	if len(out) == 0 {
 		return nil
 	}
-	return append([]string{"Its warnings:"}, out...)
+	return append([]string{title}, out...)
 }
 
 // progressSentence describes the progress of a release.
@@ -277,7 +294,7 @@ func gateSentences(g Gate, now time.Time, isFirst bool) []string {
 	if g.Message != "" {
 		text += ": " + strings.TrimSuffix(g.Message, ".")
 	}
-	text += valueText(g) + "."
+	text = asSentence(text + valueText(g))
 	if !g.Since.IsZero() {
 		text += fmt.Sprintf(" Unchanged for %s (since %s).", FormatDuration(now.Sub(g.Since)), timeOfDay(g.Since))
 	}
@@ -373,6 +390,14 @@ func withPrefix(prefix, text string) string {
 		return ""
 	}
 	return prefix + text
+}
+
+// asSentence returns a text with one period. A long message ends with an ellipsis, because the status contains its beginning.
+func asSentence(text string) string {
+	if strings.HasSuffix(text, "…") {
+		return text
+	}
+	return strings.TrimSuffix(text, ".") + "."
 }
 
 func joinLines(text string) string { return strings.Join(strings.Fields(text), " ") }
