@@ -55,7 +55,7 @@ func (x Found) Adopt(t Target, specKeys ...string) (*unstructured.Unstructured, 
 		return nil, Refuse(ErrNotOwned, "%s is controlled by %s: delete it, or choose another name in spec.service.name", x.Ref, other)
 	case t.Owns(x.Object):
 		return obj, nil
-	case x.Ref.Derived:
+	case x.Ref.Derived && !isHandedOver(x.Object):
 		return nil, Refuse(ErrNotOwned, "%s was not created for Canary %s.%s: delete it, or hand it over with the annotation %s: %s",
 			x.Ref, t.Canary.Name, t.Namespace, CanaryAnnotation, t.canaryKey())
 	default:
@@ -162,6 +162,13 @@ func originalOf(obj *unstructured.Unstructured) (original, error) {
 	return before, nil
 }
 
+// isHandedOver reports whether HandOver has made a derived object independent of its Canary: of these objects, only HandOver
+// records an original state.
+func isHandedOver(obj *unstructured.Unstructured) bool {
+	_, err := originalOf(obj)
+	return err == nil
+}
+
 // Original returns what Written.Original returns where the renderer writes these fields of the spec, and no annotation of its
 // own.
 func (x Found) Original(t Target, specKeys ...string) (*unstructured.Unstructured, error) {
@@ -185,7 +192,7 @@ func (w Written) Original(t Target, x Found) (*unstructured.Unstructured, error)
 		return x.Object.DeepCopy(), nil
 	case t.Owns(x.Object):
 		return nil, nil
-	case x.Ref.Derived:
+	case x.Ref.Derived && !isHandedOver(x.Object):
 		return x.Object.DeepCopy(), nil
 	}
 	obj := x.Object.DeepCopy()

@@ -20,6 +20,14 @@ type ServiceSplitter interface {
 	SplitsService()
 }
 
+// ApexRenderer is a Renderer whose objects of one side have no counterpart for the apex Service, and therefore remain after their
+// Canary with this Service as their destination.
+type ApexRenderer interface {
+	// RenderApex returns the objects of an idle Canary's route with all requests routed to the apex Service; nil for those that are
+	// deleted with the Canary.
+	RenderApex(t Target, existing Objects) ([]*unstructured.Unstructured, error)
+}
+
 // HandOver returns the objects of an idle Canary's route such that those that would be deleted with the Canary remain, and Restore
 // makes them route all requests to the apex Service. It removes the owner reference and records this route as the original state.
 // The current routing is unchanged. Objects of one side, such as a copy of the user's Ingress, remain owned. ErrUnsupported: the
@@ -28,6 +36,9 @@ func HandOver(rd Renderer, t Target, existing Objects) ([]*unstructured.Unstruct
 	out := existing.Unchanged()
 	if _, ok := rd.(ServiceSplitter); ok || !slices.ContainsFunc(existing, func(x Found) bool { return needsHandOver(t, x) }) {
 		return out, nil
+	}
+	if apex, ok := rd.(ApexRenderer); ok {
+		return handOverApex(apex, t, existing)
 	}
 	selectsPods := slices.ContainsFunc(existing, func(x Found) bool { return x.Ref.SelectsPods }) // the mesh would lose the pods
 	after := t
@@ -47,6 +58,25 @@ func HandOver(rd Renderer, t Target, existing Objects) ([]*unstructured.Unstruct
 			return nil, Refuse(ErrUnsupported, "%s routes to objects that are deleted with Canary %s.%s: replace it with a route of your own to Service %s",
 				x.Ref, t.Canary.Name, t.Namespace, t.Apex)
 		}
+		if out[i], err = handedOver(t, x, spec); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// handOverApex hands over the objects that an ApexRenderer returns.
+func handOverApex(rd ApexRenderer, t Target, existing Objects) ([]*unstructured.Unstructured, error) {
+	out := existing.Unchanged()
+	desired, err := rd.RenderApex(t, existing)
+	if err != nil {
+		return nil, err
+	}
+	for i, x := range existing {
+		if !needsHandOver(t, x) || desired[i] == nil {
+			continue
+		}
+		spec, _ := desired[i].Object["spec"].(map[string]any)
 		if out[i], err = handedOver(t, x, spec); err != nil {
 			return nil, err
 		}

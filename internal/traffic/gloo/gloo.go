@@ -101,7 +101,27 @@ func (r *Renderer) Render(t traffic.Target, route release.Route, existing traffi
 	return out, nil
 }
 
-// Restore restores the routes of an adopted RouteTable. Upstreams are deleted with the release.
+// Restore restores the routes of an adopted RouteTable. Upstreams are deleted with the release, unless they were handed over.
 func (r *Renderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
-	return existing.Originals(t, func(int) traffic.Written { return traffic.Written{Spec: specFields(existing).Names()} })
+	return existing.Originals(t, func(i int) traffic.Written {
+		if i == routeTable {
+			return traffic.Written{Spec: specFields(existing).Names()}
+		}
+		return traffic.Written{Spec: []string{"kube"}, NoApexMetadata: true}
+	})
+}
+
+// RenderApex routes all requests to the Upstream of the primary, and this Upstream to the apex Service. A route to the Service
+// itself would lose the settings of the Upstream, and Gloo may be configured without such routes.
+func (r *Renderer) RenderApex(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
+	out := make([]*unstructured.Unstructured, len(existing))
+	if upstream := existing[primaryUpstream].Object; upstream != nil {
+		out[primaryUpstream] = upstream.DeepCopy()
+		setKube(t, traffic.Spec(out[primaryUpstream]), t.Apex)
+	}
+	if table := existing[routeTable].Object; table != nil {
+		out[routeTable] = table.DeepCopy()
+		routeToPrimary(existing, traffic.Spec(out[routeTable]))
+	}
+	return out, nil
 }

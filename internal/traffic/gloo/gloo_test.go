@@ -18,13 +18,18 @@ import (
 func TestContract(t *testing.T) {
 	admission := traffictest.LocalAdmission(t, "testdata/definitions.yaml")
 	t.Run("alone", func(t *testing.T) {
-		traffictest.Run(t, gloo.New(nil), traffictest.Options{Provider: "gloo", Admission: admission, NoHandOver: true})
+		traffictest.Run(t, gloo.New(nil), traffictest.Options{Provider: "gloo", Admission: admission, Remains: remains})
 	})
 	t.Run("after a pattern", func(t *testing.T) {
 		traffictest.Run(t, gloo.New([]string{"team"}), traffictest.Options{
-			Provider: "gloo", Admission: admission, Canary: patterned, Given: pattern, NoHandOver: true,
+			Provider: "gloo", Admission: admission, Canary: patterned, Given: pattern, Remains: remains,
 		})
 	})
+}
+
+// remains is the Upstream that remains with the name of the primary.
+func remains(t traffic.Target) string {
+	return gloo.New(nil).Refs(t, release.Route{}, nil)[0].Name
 }
 
 func patterned(t *rapid.T, c *flaggerv1.Canary) {

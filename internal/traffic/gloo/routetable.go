@@ -69,6 +69,26 @@ func route(existing traffic.Objects, canary int) map[string]any {
 	}
 }
 
+// routeToPrimary removes the Upstream of the canary, and the route for matching requests of an A/B test.
+func routeToPrimary(existing traffic.Objects, spec map[string]any) {
+	var routes []map[string]any
+	for _, route := range traffic.Maps(spec["routes"]) {
+		switch role(existing, route) {
+		case "matched":
+			continue
+		case "rest":
+			remaining := slices.DeleteFunc(destinations(route), func(to map[string]any) bool { return upstreamOf(to) == existing[canaryUpstream].Ref.Name })
+			for _, to := range remaining {
+				to["weight"] = int64(release.Total)
+			}
+			_ = unstructured.SetNestedSlice(route, traffic.List(remaining), "routeAction", "multi", "destinations") // it was read from there
+		default: // of the user
+		}
+		routes = append(routes, route)
+	}
+	spec["routes"] = traffic.List(routes)
+}
+
 // matchers returns one matcher for each match, of which one must match. Headers are sorted by name, and Gloo compares a
 // regular expression with the whole value.
 func matchers(matches []release.Match) []any {

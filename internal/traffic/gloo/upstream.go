@@ -26,18 +26,7 @@ func (r *Renderer) renderUpstream(t traffic.Target, service string, pattern *uns
 		return nil, err
 	}
 	spec := traffic.Spec(obj)
-	kube, _ := spec["kube"].(map[string]any)
-	if kube == nil {
-		kube = map[string]any{}
-		spec["kube"] = kube
-	}
-	want := map[string]any{
-		"serviceName": service, "serviceNamespace": t.Namespace, "servicePort": int64(t.Canary.Spec.Service.Port),
-	}
-	if t.SelectorLabel != "" {
-		want["selector"] = map[string]any{t.SelectorLabel: selectorValue(t, service)}
-	}
-	traffic.SetFields(kube, want, kubeKeys...) // these fields are written as a whole
+	setKube(t, spec, service)
 	if pattern == nil {
 		return obj, nil
 	}
@@ -52,6 +41,22 @@ func (r *Renderer) renderUpstream(t traffic.Target, service string, pattern *uns
 		obj.SetLabels(all)
 	}
 	return obj, nil
+}
+
+// setKube sets the address of a Service, and the selector of its pods.
+func setKube(t traffic.Target, spec map[string]any, service string) {
+	kube, _ := spec["kube"].(map[string]any)
+	if kube == nil {
+		kube = map[string]any{}
+		spec["kube"] = kube
+	}
+	want := map[string]any{
+		"serviceName": service, "serviceNamespace": t.Namespace, "servicePort": int64(t.Canary.Spec.Service.Port),
+	}
+	if t.SelectorLabel != "" {
+		want["selector"] = map[string]any{t.SelectorLabel: selectorValue(t, service)}
+	}
+	traffic.SetFields(kube, want, kubeKeys...) // these fields are written as a whole
 }
 
 // selectorValue is the value of the label of the pods behind a Service of the release.
