@@ -4,6 +4,7 @@ package e2e_test
 
 import (
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -136,6 +137,70 @@ func TestDashboardShowsAndControlsAReleaseInABrowser(t *testing.T) {
 	page.WaitForText("The data are")
 	page.WaitForText("The cluster does not respond")
 	checkPage(t, page, "lost")
+}
+
+// TestDashboardControlsACanaryInABrowser sends every command for a Canary with the mouse, and waits for its effect in the cluster and
+// on the page.
+func TestDashboardControlsACanaryInABrowser(t *testing.T) {
+	t.Parallel()
+	const namespace = "dashboard-canary"
+	page := browser.Open(t)
+	s := startEnvironment(t, namespace)
+	s.keepPodsReady(t)
+	_, prometheus := startFakePrometheus(t, always(100))
+	hooks := startReceiver(t)
+	hooks.setAnswer("/sign-off", answerWith(http.StatusForbidden))
+	r := s.follow("cart")
+	s.apply(deploymentByHand("cart", 1) + canaryWithSignOff(prometheus, hooks.url("/sign-off")))
+	r.waitForPhase("Initialized")
+	page.Open(startDashboard(t, shared.Kubeconfig, namespace, // the intervals of the controller, which announces none
+		"--controller-flags=-namespace="+namespace+" -mesh-provider=gatewayapi:v1 -min-analysis-interval=1s -drain-delay=1s"))
+	page.WaitForText("Idle (1)")
+
+	// send presses a button. Some commands must be confirmed with the name of the release.
+	send := func(words, reason string, confirm bool) {
+		t.Helper()
+		button := fmt.Sprintf("[id=%q]", "action-"+strings.ReplaceAll(words, " ", "-"))
+		page.WaitUntil(fmt.Sprintf("document.querySelector(%q)", button+":enabled"))
+		page.ClickUntil(button, "document.querySelector('dialog[open]')")
+		page.Type("dialog input[name=reason]", reason)
+		if confirm {
+			if enabled := browser.Evaluate[bool](page, "Boolean(document.querySelector('dialog button[type=submit]:enabled'))"); enabled {
+				t.Errorf("%s can be sent without the name of the release", words)
+			}
+			page.Type("dialog input[name=confirmation]", "cart")
+		}
+		page.ClickUntil("dialog button[type=submit]", "!document.querySelector('dialog')")
+		page.WaitForText(reason)
+	}
+	s.deployVersion("cart", "v2")
+	page.WaitForText("Needs you (1)")
+	page.ClickUntil("a.row", "location.pathname.startsWith('/release/')")
+	page.WaitForText("confirm-promotion/sign-off")
+	checkPage(t, page, "canary")
+	send("Approve confirm-promotion/sign-off", "the numbers are good", false)
+	r.waitForPhase("Succeeded")
+	page.WaitForText("is idle (Succeeded")
+
+	s.patch(canaries, "cart", `{"spec":{"analysis":{"interval":"10m"}}}`)
+	s.deployVersion("cart", "v3")
+	page.WaitForText("the canary receives 30% of the traffic")
+	send("Pause", "lunch", false)
+	send("Resume", "back again", false)                       // the button exists while the Canary is suspended
+	page.WaitUntil("document.querySelector('#action-Pause')") // and this one while it is not
+	send("Abort", "checkout is slow", true)
+	r.waitForPhase("Failed")
+	page.WaitForText("is idle (Failed")
+	send("Retry", "it was the database", false)
+	r.waitForPhase("Progressing")
+	page.WaitForText("the canary receives 30% of the traffic")
+	send("Promote fully", "tested elsewhere", true)
+	r.waitForPhase("Succeeded")
+	page.WaitForText("is idle (Succeeded")
+	checkPage(t, page, "canary-promoted")
+	if errors := page.Errors(); len(errors) > 0 {
+		t.Errorf("the console of the page contains %q", errors)
+	}
 }
 
 // TestDashboardOfAReaderSendsNoCommands: a user who may read everything sees everything and can press nothing. The user signs in with a
