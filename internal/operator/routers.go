@@ -61,5 +61,6 @@ func (f *Flags) Routers() traffic.Registry {
 			gloo.PluginName:       gloo.NewRollout(),
 			openshift.PluginName:  openshift.NewRollout(),
 		},
+		NoCrossNamespace: f.NoCrossNamespaceRefs,
 	}
 }

@@ -15,6 +15,8 @@ type Registry struct {
 	Canary map[string]Renderer
 	// Rollout has those of Rollouts, by the field of trafficRouting that configures them, or by their name under plugins.
 	Rollout map[string]Renderer
+	// NoCrossNamespace refuses routes of Rollouts in other namespaces.
+	NoCrossNamespace bool
 }
 
 // ForCanary returns the renderer of a Canary's provider, by its normalised name.
@@ -38,7 +40,7 @@ func (r Registry) CheckRoute(c *flaggerv1.Canary, provider string) error {
 		return nil
 	}
 	t := NewCanaryTarget(c, provider, "")
-	existing, err := FindObjects(renderer, t, release.Route{}, func(ref Ref) (Objects, error) { return Objects{{Ref: ref}}, nil })
+	existing, err := FindObjects(renderer, t, release.Route{}, nothingExists)
 	if err != nil || slices.ContainsFunc(existing, func(x Found) bool { return !x.Ref.Owned }) {
 		return nil //nolint:nilerr // nothing was read that could fail
 	}

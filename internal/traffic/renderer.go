@@ -98,7 +98,7 @@ type Found struct {
 type Objects []Found
 
 // FindObjects reads the objects of a route, and those to which they lead, with a function that reads what one reference
-// names. With its error it returns what was found before, and the reference that could not be read.
+// names. With its error it returns what was found before, and the reference that could not be read. Errors: ErrCrossNamespace.
 func FindObjects(rd Renderer, t Target, r release.Route, read func(Ref) (Objects, error)) (Objects, error) {
 	var out Objects
 	for known := 0; ; {
@@ -107,6 +107,9 @@ func FindObjects(rd Renderer, t Target, r release.Route, read func(Ref) (Objects
 			return out, nil
 		}
 		for _, ref := range refs[known:] {
+			if err := t.checkNamespace(ref); err != nil {
+				return out, err
+			}
 			more, err := read(ref)
 			if err != nil {
 				return append(out, Found{Ref: ref}), err

@@ -15,7 +15,8 @@ type Router struct {
 	Name     string
 	Renderer Renderer
 	// others are all routers of the Rollout.
-	others []Router
+	others           []Router
+	noCrossNamespace bool
 }
 
 // routerFields are the routers that have a field in trafficRouting, in the order in which they are applied. It is never
@@ -66,7 +67,7 @@ func (r Registry) ForRollout(routing *argov1.RolloutTrafficRouting) ([]Router, e
 		case renderer == nil:
 			return nil, Refuse(ErrUnsupported, "spec.strategy.canary.trafficRouting.%s is not supported: use another router", name)
 		}
-		out = append(out, Router{Name: name, Renderer: renderer})
+		out = append(out, Router{Name: name, Renderer: renderer, noCrossNamespace: r.NoCrossNamespace})
 	}
 	for i := range out {
 		out[i].others = out
@@ -75,23 +76,31 @@ func (r Registry) ForRollout(routing *argov1.RolloutTrafficRouting) ([]Router, e
 }
 
 // CheckRouting returns why the traffic routing of a Rollout cannot work, whatever objects exist. Errors: ErrUnsupported for a
-// router, ErrInvalid for the configuration of a built-in plugin.
-func (r Registry) CheckRouting(routing *argov1.RolloutTrafficRouting) error {
-	routers, err := r.ForRollout(routing)
+// router, ErrInvalid for the configuration of a built-in plugin, ErrCrossNamespace for a route in another namespace.
+func (r Registry) CheckRouting(ro *argov1.Rollout) error {
+	if ro.Spec.Strategy.Canary == nil {
+		return nil
+	}
+	routers, err := r.ForRollout(ro.Spec.Strategy.Canary.TrafficRouting)
 	if err != nil {
 		return err
 	}
-	ro := &argov1.Rollout{}
-	ro.Spec.Strategy.Canary = &argov1.CanaryStrategy{TrafficRouting: routing}
 	for _, router := range routers {
+		t := router.Target(ro, "", "")
 		if validator, ok := router.Renderer.(ConfigValidator); ok {
-			if err := validator.ValidateConfig(router.Target(ro, "", "")); err != nil {
+			if err := validator.ValidateConfig(t); err != nil {
 				return err
 			}
+		}
+		if _, err := FindObjects(router.Renderer, t, release.Route{}, nothingExists); err != nil {
+			return err
 		}
 	}
 	return nil
 }
+
+// nothingExists reads the objects of a route without a cluster.
+func nothingExists(ref Ref) (Objects, error) { return Objects{{Ref: ref}}, nil }
 
 // isPlugin reports whether a router is configured under plugins.
 func isPlugin(name string) bool { return strings.Contains(name, "/") }
@@ -121,7 +130,9 @@ func (r Registry) routerNames() []string {
 
 // Target is the Rollout as this router sees it, with the current names of the Services of the two sides.
 func (x Router) Target(ro *argov1.Rollout, canaryHash, stableHash string) Target {
-	t := Target{Provider: x.Name, Namespace: ro.Namespace, Rollout: ro, CanaryHash: canaryHash, StableHash: stableHash}
+	t := Target{
+		Provider: x.Name, Namespace: ro.Namespace, NoCrossNamespace: x.noCrossNamespace, Rollout: ro, CanaryHash: canaryHash, StableHash: stableHash,
+	}
 	c := t.strategy()
 	t.CanaryService, t.StableService = c.CanaryService, c.StableService
 	if c.PingPong == nil || x.Name != routerALB && (c.CanaryService != "" || c.StableService != "") {

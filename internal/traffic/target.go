@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +18,8 @@ type Target struct {
 	Provider string
 	// Namespace of the release and of its route.
 	Namespace string
+	// NoCrossNamespace refuses objects of the route in other namespaces.
+	NoCrossNamespace bool
 	// StableService and CanaryService are the names of the Services of the two sides. The stable side of a Canary is its
 	// primary. Both are empty for a Rollout whose router identifies the revisions by labels.
 	StableService, CanaryService string
@@ -84,6 +87,20 @@ func (t Target) owner() owner {
 		annotation: CanaryAnnotation, value: t.canaryKey(),
 		name: "Canary " + t.canaryKey(), field: "spec.provider",
 	}
+}
+
+// checkNamespace refuses an object in another namespace if the target does not permit it. It covers what the spec names and
+// what objects of the user name, such as the router of a VirtualService of App Mesh. The namespace of a manifest may be unknown.
+func (t Target) checkNamespace(ref Ref) error {
+	if !t.NoCrossNamespace || t.Namespace == "" || ref.Namespace == "" || ref.Namespace == t.Namespace {
+		return nil
+	}
+	object := ref.String()
+	if ref.Name == "" {
+		object = fmt.Sprintf("the %ss with labels %s in namespace %s", ref.GVK.Kind, ref.Selector, ref.Namespace)
+	}
+	return Refuse(ErrCrossNamespace, "can't access %s, cross-namespace references are blocked (-no-cross-namespace-refs): use a %s in namespace %s",
+		object, ref.GVK.Kind, t.Namespace)
 }
 
 func (t Target) canaryKey() string { return t.Namespace + "/" + t.Canary.Name }

@@ -47,6 +47,9 @@ var (
 	ErrUnsupported = errors.New("not supported by the provider")
 	// ErrInvalid: the spec of the release does not define a route. The user must change it, or the objects that it names.
 	ErrInvalid = errors.New("invalid route")
+	// ErrCrossNamespace: the route includes an object in another namespace, which the administrator has forbidden. It is an
+	// ErrInvalid.
+	ErrCrossNamespace = fmt.Errorf("object in another namespace: %w", ErrInvalid)
 	// ErrNotOwned: an object of the required name has another owner.
 	ErrNotOwned = errors.New("object has another owner")
 	// ErrNotInstalled: the cluster does not know a kind that the provider needs.

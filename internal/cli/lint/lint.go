@@ -34,7 +34,7 @@ type Options struct {
 	CheckRoute func(c *flaggerv1.Canary, provider string) error
 	// CheckRouting returns the reason why the traffic routing of a Rollout cannot work: no router supports it, or, with
 	// traffic.ErrInvalid, its configuration is invalid.
-	CheckRouting func(*argov1.RolloutTrafficRouting) error
+	CheckRouting func(*argov1.Rollout) error
 	// MetricTypes are the types of metrics providers.
 	MetricTypes []string
 }

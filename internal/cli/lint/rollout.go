@@ -29,8 +29,11 @@ func (l *linter) checkRollout(d *document, r *argov1.Rollout) {
 	if !reported {
 		l.checkServices(d, r, labels)
 	}
+	r.Namespace = d.namespace
 	if c := r.Spec.Strategy.Canary; c != nil && c.TrafficRouting != nil {
-		switch err := l.options.CheckRouting(c.TrafficRouting); {
+		switch err := l.options.CheckRouting(r); {
+		case errors.Is(err, traffic.ErrCrossNamespace):
+			l.report(d, ruleInvalidRollout, "spec.strategy.canary.trafficRouting", err.Error(), fixInMessage)
 		case errors.Is(err, traffic.ErrInvalid):
 			l.report(d, ruleInvalidRollout, "spec.strategy.canary.trafficRouting.plugins", err.Error(), "")
 		case err != nil:

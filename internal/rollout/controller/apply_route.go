@@ -111,8 +111,8 @@ func (a routeApplier) restoreRouting(ctx context.Context, s *observation, former
 			}
 		}
 		created, err := a.restoreRouter(ctx, s, router, former, removeCreated)
-		if errors.Is(err, traffic.ErrNotInstalled) {
-			continue
+		if errors.Is(err, traffic.ErrNotInstalled) || errors.Is(err, traffic.ErrCrossNamespace) {
+			continue // a reference that is forbidden now must not block the new routers
 		}
 		if err != nil {
 			return false, fmt.Errorf("restore the objects of router %s: %w", router.Name, err)

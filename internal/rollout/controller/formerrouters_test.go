@@ -204,3 +204,60 @@ func TestAStrategyWithoutRoutersRestoresThem(t *testing.T) {
 		t.Error("Istio's objects still contain fields of the Rollout")
 	}
 }
+
+// TestARouteInAnotherNamespaceIsRefused once the administrator forbids it, and blocks neither the routes that replace it nor the
+// deletion.
+func TestARouteInAnotherNamespaceIsRefused(t *testing.T) {
+	p := clusterWithTwoRouters(t)
+	route := &unstructured.Unstructured{}
+	route.SetGroupVersionKind(schema.GroupVersionKind{Group: "networking.istio.io", Version: "v1alpha3", Kind: "VirtualService"})
+	if err := p.client.Get(t.Context(), key, route); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := client.ObjectKey{Namespace: "bank", Name: "cart"}
+	route.SetNamespace(elsewhere.Namespace)
+	route.SetResourceVersion("")
+	if err := p.client.Create(t.Context(), route); err != nil {
+		t.Fatal(err)
+	}
+	p.edit(func(object *argov1.Rollout) {
+		routing := object.Spec.Strategy.Canary.TrafficRouting
+		routing.Istio.VirtualService.Name, routing.Istio.DestinationRule = "cart.bank", nil
+	})
+	p.settle()
+	if err := p.client.Get(t.Context(), elsewhere, route); err != nil {
+		t.Fatal(err)
+	}
+
+	p.configure(func(parts *Parts) { parts.Routers.NoCrossNamespace = true })
+	p.settle()
+	const want = "spec.strategy.canary.trafficRouting: Forbidden: can't access VirtualService cart.bank, cross-namespace references are blocked " +
+		"(-no-cross-namespace-refs): use a VirtualService in namespace shop"
+	if condition := p.condition(argov1.RolloutInvalidSpec); !strings.Contains(condition.Message, want) {
+		t.Fatalf("condition InvalidSpec has the message %q", condition.Message)
+	}
+	before := route.GetResourceVersion()
+	p.edit(func(object *argov1.Rollout) {
+		object.Spec.Strategy.Canary.TrafficRouting.Istio.VirtualService.Name = "cart"
+	})
+	p.restart()
+	p.settle()
+	if status := p.rollout().Status; status.Phase != argov1.RolloutPhasePaused {
+		t.Fatalf("with a route in its own namespace: phase %s: %s", status.Phase, status.Message)
+	}
+
+	p.edit(func(object *argov1.Rollout) {
+		object.Spec.Strategy.Canary.TrafficRouting.Istio.VirtualService.Name = "cart.bank"
+	})
+	was := p.rollout()
+	if err := p.client.Delete(t.Context(), was); err != nil {
+		t.Fatal(err)
+	}
+	p.reconciler.memory.recordDeleted(was)
+	if _, err := p.reconcile(); err != nil {
+		t.Errorf("the deletion: %v", err)
+	}
+	if err := p.client.Get(t.Context(), elsewhere, route); err != nil || route.GetResourceVersion() != before {
+		t.Errorf("the route in the other namespace was written: %v", err)
+	}
+}

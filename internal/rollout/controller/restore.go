@@ -172,7 +172,8 @@ func (r *restorer) restoreRoutes(ctx context.Context, deleted *argov1.Rollout) e
 		return nil //nolint:nilerr // an unsupported router has no objects of Serin
 	}
 	for _, router := range routers {
-		if err := r.Applier.Restore(ctx, router.Renderer, router.Target(deleted, "", "")); err != nil && !errors.Is(err, traffic.ErrNotInstalled) {
+		err := r.Applier.Restore(ctx, router.Renderer, router.Target(deleted, "", ""))
+		if err != nil && !errors.Is(err, traffic.ErrNotInstalled) && !errors.Is(err, traffic.ErrCrossNamespace) {
 			return err
 		}
 	}

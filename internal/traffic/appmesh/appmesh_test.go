@@ -1,6 +1,8 @@
 package appmesh_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -9,6 +11,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/traffic/appmesh"
 	"github.com/serin-dev/serin/internal/traffic/traffictest"
@@ -111,4 +114,30 @@ func users(t traffic.Target) []*unstructured.Unstructured {
 
 func TestRolloutGolden(t *testing.T) {
 	traffictest.Golden(t, appmesh.NewRollout(), "appMesh", "testdata/rollout")
+}
+
+// TestARouterInAnotherNamespaceIsRefused if the target does not permit it: no field of the Rollout names it, but the VirtualService does.
+func TestARouterInAnotherNamespaceIsRefused(t *testing.T) {
+	ro := &argov1.Rollout{}
+	ro.Name, ro.Namespace = "cart", "web"
+	ro.Spec.Strategy.Canary = &argov1.CanaryStrategy{TrafficRouting: &argov1.RolloutTrafficRouting{
+		AppMesh: &argov1.AppMeshTrafficRouting{VirtualService: &argov1.AppMeshVirtualService{Name: "cart"}},
+	}}
+	target := traffic.Target{Namespace: "web", Rollout: ro}
+	read := func(ref traffic.Ref) (traffic.Objects, error) {
+		for _, obj := range users(target) {
+			if obj.GetKind() == ref.GVK.Kind && obj.GetNamespace() == ref.Namespace && obj.GetName() == ref.Name {
+				return traffic.Objects{{Ref: ref, Object: obj}}, nil
+			}
+		}
+		return traffic.Objects{{Ref: ref}}, nil
+	}
+	if found, err := traffic.FindObjects(appmesh.NewRollout(), target, release.Route{}, read); err != nil || found.Get("VirtualRouter", "mesh", "cart") == nil {
+		t.Errorf("found %v, %v", found, err)
+	}
+	target.NoCrossNamespace = true
+	found, err := traffic.FindObjects(appmesh.NewRollout(), target, release.Route{}, read)
+	if !errors.Is(err, traffic.ErrCrossNamespace) || !strings.Contains(err.Error(), "VirtualRouter cart.mesh") || found.Get("VirtualService", "web", "cart") == nil {
+		t.Errorf("found %v, %v", found, err)
+	}
 }
