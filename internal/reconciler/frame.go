@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/serin-dev/serin/internal/readyourwrites"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/sharding"
 	"github.com/serin-dev/serin/internal/telemetry"
@@ -46,6 +47,8 @@ type Frame[O client.Object, S any] struct {
 	// all state about an object that another process reconciles, or has reconciled in the meantime.
 	Shards *sharding.Held
 	Forget func(key types.NamespacedName)
+	// Newest are the newest known versions of the objects; nil for a kind without queries.
+	Newest *readyourwrites.NewestVersions
 	// RetryAt counts an attempt that ended in a conflict and returns the time of the next one.
 	RetryAt func(key types.NamespacedName, kind FailureKind, now time.Time) time.Time
 
@@ -127,6 +130,16 @@ func (f *Frame[O, S]) Decide(next func() release.Decision[S]) release.Decision[S
 	d := next()
 	f.Metrics.RecordDecisionDuration(f.Kind.Kind, f.Clock.Since(began))
 	return d
+}
+
+// VerifyBeforeQueries verifies that the object of a decision is current, if the decision contains queries. A write proves that by its
+// resourceVersion. A process that has taken over and has nothing to write has no such proof: with an old status, it would repeat a
+// call or a measurement of its predecessor. It costs one request per object and takeover.
+func (f *Frame[O, S]) VerifyBeforeQueries(ctx context.Context, object O, queries []release.Query) error {
+	if len(queries) == 0 {
+		return nil
+	}
+	return f.Newest.VerifyTakeover(ctx, client.ObjectKeyFromObject(object), object, f.New())
 }
 
 // PatchStatus writes a status and returns the stored object. The patch contains the resourceVersion that the decision was based

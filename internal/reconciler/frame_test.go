@@ -2,6 +2,7 @@ package reconciler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -20,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/serin-dev/serin/internal/readyourwrites"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/sharding"
 	"github.com/serin-dev/serin/internal/telemetry"
@@ -171,4 +174,45 @@ func resourceUsage(t *testing.T, registry *prometheus.Registry) (series, heap, g
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	return series, int(memory.HeapAlloc), runtime.NumGoroutine()
+}
+
+// TestQueriesNeedACurrentObject: the object is read once per takeover, and only if there are queries.
+func TestQueriesNeedACurrentObject(t *testing.T) {
+	cluster := &countingReader{version: "30"}
+	f := &Frame[*corev1.ConfigMap, map[string]string]{New: func() *corev1.ConfigMap { return &corev1.ConfigMap{} }}
+	f.Newest = readyourwrites.NewNewestVersions("ConfigMap", cluster)
+	at := func(version string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: "1", ResourceVersion: version}}
+	}
+	queries := []release.Query{{ID: "q"}}
+	for _, step := range []struct {
+		version string
+		queries []release.Query
+		stale   bool
+		reads   int
+	}{
+		{"29", nil, false, 0},
+		{"29", queries, true, 1},
+		{"30", queries, false, 1},
+		{"31", queries, false, 1},
+	} {
+		err := f.VerifyBeforeQueries(t.Context(), at(step.version), step.queries)
+		if errors.Is(err, readyourwrites.ErrStale) != step.stale || err != nil && !step.stale || cluster.reads != step.reads {
+			t.Errorf("version %s, %d queries: %v after %d reads", step.version, len(step.queries), err, cluster.reads)
+		}
+	}
+}
+
+// countingReader has one object, and counts how often it is read.
+type countingReader struct {
+	client.Reader
+	version string
+	reads   int
+}
+
+func (r *countingReader) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	r.reads++
+	into.SetUID("1")
+	into.SetResourceVersion(r.version)
+	return nil
 }

@@ -39,6 +39,9 @@ func (s *Simple[O, S]) ServeLabelled(
 		s.Recorder.Forget(key)
 		s.ongoing.Forget(key)
 		s.Metrics.ForgetReconciled(s.Kind.Kind, key)
+		if s.Newest != nil {
+			s.Newest.Forget(key)
+		}
 		if forget != nil {
 			forget(key)
 		}
@@ -72,11 +75,19 @@ func (s *Simple[O, S]) WriteStatus(ctx context.Context, object O, status S) erro
 	if SemanticEqual(*before, status) {
 		return nil
 	}
+	key := client.ObjectKeyFromObject(object)
 	stored, err := s.PatchStatus(ctx, object, before, &status)
-	if err == nil {
-		object.SetResourceVersion(stored.GetResourceVersion())
+	if err != nil {
+		if s.Newest != nil {
+			s.Newest.Forget(key) // see NewestVersions.Forget
+		}
+		return err
 	}
-	return err
+	object.SetResourceVersion(stored.GetResourceVersion())
+	if s.Newest != nil {
+		s.Newest.RecordVersion(key, stored)
+	}
+	return nil
 }
 
 // Report records the events of a decision, and returns those that were not recorded before.
@@ -90,5 +101,9 @@ func (s *Simple[O, S]) Report(ctx context.Context, object O, events []release.Ev
 
 // Footprint lists the objects of the kind that this process has state of.
 func (s *Simple[O, S]) Footprint() Footprint {
-	return FootprintOf(Footprint{"panicked": s.Panicked(), "acquisitions": s.AcquisitionKeys(), "recorder": s.Recorder.Keys(), "ongoing-events": s.ongoing.Keys()})
+	parts := Footprint{"panicked": s.Panicked(), "acquisitions": s.AcquisitionKeys(), "recorder": s.Recorder.Keys(), "ongoing-events": s.ongoing.Keys()}
+	if s.Newest != nil {
+		parts["newest"] = s.Newest.Keys()
+	}
+	return FootprintOf(parts)
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/serin-dev/serin/internal/notification"
 	"github.com/serin-dev/serin/internal/notification/dispatch"
 	"github.com/serin-dev/serin/internal/queryrunner"
+	"github.com/serin-dev/serin/internal/readyourwrites"
 	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/sharding"
@@ -32,7 +33,9 @@ import (
 // Parts are the dependencies of the reconciler.
 type Parts struct {
 	// Client reads from caches and sees its own writes.
-	Client   client.Client
+	Client client.Client
+	// Reader reads from the API server.
+	Reader   client.Reader
 	Clock    clock.PassiveClock
 	Queries  *queryrunner.Runner
 	Recorder *telemetry.Recorder
@@ -64,6 +67,7 @@ func New(parts Parts) *Reconciler {
 			Status:          func(object *argov1.AnalysisRun) *argov1.AnalysisRunStatus { return &object.Status },
 			ReconcileObject: r.reconcile,
 			Shards:          parts.Shards,
+			Newest:          readyourwrites.NewNewestVersions(argov1.AnalysisRunKind, parts.Reader),
 		},
 		Recorder: parts.Recorder,
 	}
@@ -106,7 +110,11 @@ func (r *Reconciler) reconcile(ctx context.Context, run *argov1.AnalysisRun) (re
 	if d.Status.Phase.Completed() {
 		r.Queries.Forget(key)
 		r.writePacer.forget(key)
+		r.frame.Newest.Forget(key)
 	} else {
+		if err := r.frame.VerifyBeforeQueries(ctx, run, d.Queries); err != nil {
+			return r.frame.RetryLater(ctx, key, err)
+		}
 		if err := r.Queries.Submit(queryKey, d.Queries); err != nil {
 			return reconcile.Result{}, err
 		}

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -50,6 +51,9 @@ type office struct {
 	answered   chan struct{}
 	conflicts  atomic.Int32 // status writes that are to fail
 	writes     atomic.Int32 // successful status writes
+	parts      controller.Parts
+	stale      *argov1.AnalysisRun // what the cache returns; nil: the stored run
+	liveReads  atomic.Int32        // reads of runs from the API server
 }
 
 func open(t *testing.T, instance string, objects ...client.Object) *office {
@@ -79,9 +83,24 @@ func open(t *testing.T, instance string, objects ...client.Object) *office {
 		Client: o.client, Secrets: o.client, Clock: clk, Restricted: out, Unrestricted: out, Services: metric.NewRegistry(metricweb.Service(metric.Cluster{})), Namespace: "serin-system", Environment: func(string) string { return "" },
 		Jobs: jobs, Telemetry: shown,
 	}
+	cached := interceptor.NewClient(o.client.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			if run, ok := object.(*argov1.AnalysisRun); ok && o.stale != nil {
+				o.stale.DeepCopyInto(run)
+				return nil
+			}
+			return c.Get(ctx, key, object, options...)
+		},
+	})
 	asking := queryrunner.NewConcurrent(clk, 10, 4, measurer.Measure, func(types.NamespacedName) { o.answered <- struct{}{} })
-	o.reconciler = controller.New(controller.Parts{
-		Client: o.client, Clock: clk, Queries: asking, Recorder: telemetry.NewRecorder(o.client, outbox, clk, "rollouts-controller"), Jobs: jobs,
+	live := interceptor.NewClient(o.client.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			o.liveReads.Add(1)
+			return c.Get(ctx, key, object, options...)
+		},
+	})
+	o.parts = controller.Parts{
+		Client: cached, Reader: live, Clock: clk, Queries: asking, Recorder: telemetry.NewRecorder(o.client, outbox, clk, "rollouts-controller"), Jobs: jobs,
 		Metrics: shown, InstanceID: instance,
 		Notifications: dispatch.New(dispatch.Parts{
 			Client: o.client, Clock: clk, Outbox: outbox, Metrics: shown, Services: out, Policy: outbound.Policy{AllowLoopback: true}, Namespace: "serin-system",
@@ -89,13 +108,20 @@ func open(t *testing.T, instance string, objects ...client.Object) *office {
 				t.Errorf("%s: %s", object.GetName(), event.Message)
 			},
 		}),
-	})
+	}
+	o.reconciler = controller.New(o.parts)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = asking.Run(ctx) })
 	running.Go(func() { _ = outbox.Run(ctx) })
 	t.Cleanup(func() { cancel(); running.Wait(); out.Close() })
 	return o
+}
+
+// replaceProcess replaces the process by one whose queries are not sent.
+func (o *office) replaceProcess() {
+	o.parts.Queries = queryrunner.NewConcurrent(o.parts.Clock, 10, 4, nil, func(types.NamespacedName) {})
+	o.reconciler = controller.New(o.parts)
 }
 
 // pass reconciles once.
@@ -383,5 +409,35 @@ func TestStatusWritesOfARunAreBounded(t *testing.T) {
 	o.pass()
 	if phase := o.run().Status.Phase; phase != argov1.AnalysisPhaseSuccessful {
 		t.Errorf("after the termination: %s", phase)
+	}
+}
+
+// TestATakeoverRepeatsNoMeasurement: a process that takes over a run with an old status has nothing to write before the measurement,
+// so that nothing else would reveal that the status is old. In the steady state, the verification costs no request.
+func TestATakeoverRepeatsNoMeasurement(t *testing.T) {
+	calls := atomic.Int32{}
+	metric := web(t, "m", func(w http.ResponseWriter, _ *http.Request) { calls.Add(1); fmt.Fprint(w, "1") })
+	metric.Count, metric.Interval = new(intstr.FromInt32(2)), "1h"
+	o := open(t, "", analysisRun(metric))
+	o.pass()
+	old := o.run() // the measurement is in progress
+	<-o.answered
+	o.pass()
+	if status := o.run().Status; status.MetricResults[0].Count != 1 || calls.Load() != 1 || o.liveReads.Load() != 0 {
+		t.Fatalf("got %+v after %d calls and %d reads from the API server", status, calls.Load(), o.liveReads.Load())
+	}
+
+	o.replaceProcess()
+	submitted := func() bool { _, waits := o.parts.Queries.NextWaiting(key); return waits }
+	o.stale = old
+	if result := o.pass(); result.RequeueAfter == 0 || submitted() {
+		t.Errorf("a run with an old status: %+v, and a measurement is submitted: %v", result, submitted())
+	}
+	o.stale = nil
+	for range 3 {
+		o.pass()
+	}
+	if submitted() || o.liveReads.Load() != 1 {
+		t.Errorf("%d reads from the API server, and a measurement before its time is submitted: %v", o.liveReads.Load(), submitted())
 	}
 }

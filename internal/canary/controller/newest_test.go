@@ -3,15 +3,21 @@ package controller
 import (
 	"context"
 	"errors"
+	"strconv"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/queryrunner"
 	"github.com/serin-dev/serin/internal/readyourwrites"
 	"github.com/serin-dev/serin/internal/reconciler"
 )
@@ -90,5 +96,43 @@ func TestAConflictMakesTheCanaryBeReadAgain(t *testing.T) {
 	}
 	if err := r.checkNewest(t.Context(), cached, true); !errors.Is(err, readyourwrites.ErrStale) || reads.n != 1 {
 		t.Errorf("after the conflict: %v after %d reads, want ErrBehind after one", err, reads.n)
+	}
+}
+
+// TestATakeoverRepeatsNoWebhook: a process that takes over an idle release with an old status, in which a post-rollout webhook is still
+// to be called, has nothing to write, so that nothing else would reveal that the status is old.
+func TestATakeoverRepeatsNoWebhook(t *testing.T) {
+	cart := canaryWithQueries("cart", "http://127.0.0.1:1", "http://127.0.0.1:1")
+	cart.Spec.Analysis.Metrics = nil
+	cart.Spec.Analysis.Webhooks = []flaggerv1.CanaryWebhook{{Name: "tidy", Type: flaggerv1.PostRolloutHook, URL: "http://127.0.0.1:1"}}
+	w := newTestCluster(t, outbound.Policy{AllowLoopback: true}, cart)
+	key := client.ObjectKeyFromObject(cart)
+	w.waitForPhase(t, key, flaggerv1.CanaryPhaseInitialized)
+	w.workloads.deploy(w.canary(t, key))
+	w.waitFor(t, "the call of the webhook", func() (bool, string) {
+		status := w.canary(t, key).Status
+		return status.Phase == flaggerv1.CanaryPhaseSucceeded && status.Serin.Intent == "", string(status.Phase)
+	})
+
+	stale := w.canary(t, key)
+	version, err := strconv.Atoi(stale.ResourceVersion)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale.ResourceVersion, stale.Status.Serin.Intent = strconv.Itoa(version-1), "completed"
+	parts := w.reconciler.Parts
+	parts.Queries = queryrunner.NewPooled(parts.Clock, maxQueriesPerPool, Pool, nil, func(types.NamespacedName) {})
+	parts.Client = interceptor.NewClient(w.client, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			if cached, ok := object.(*flaggerv1.Canary); ok {
+				stale.DeepCopyInto(cached)
+				return nil
+			}
+			return c.Get(ctx, key, object, options...)
+		},
+	})
+	result, err := New(parts).Reconcile(w.ctx, reconcile.Request{NamespacedName: key})
+	if _, waits := parts.Queries.NextWaiting(key); waits || err != nil || result.RequeueAfter == 0 {
+		t.Errorf("the webhook is called again: %v; %+v, %v", waits, result, err)
 	}
 }

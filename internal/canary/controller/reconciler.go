@@ -81,6 +81,7 @@ func New(parts Parts) *Reconciler {
 		},
 		Shards:  parts.Shards,
 		Forget:  r.forget,
+		Newest:  r.newest,
 		RetryAt: r.memory.RetryAt,
 	}
 	return r
@@ -115,6 +116,9 @@ func (r *Reconciler) reconcile(ctx context.Context, object *flaggerv1.Canary) (r
 	r.Reporter.Report(ctx, s.object, s.snapshot.Plan, s.snapshot.Status.Phase, decision)
 	r.updateMetrics(s, decision)
 	r.countEnding(s.snapshot.Plan, decision, s.snapshot.Now)
+	if err := r.frame.VerifyBeforeQueries(ctx, s.object, decision.Queries); err != nil {
+		return r.frame.RetryLater(ctx, key, err)
+	}
 	if err := r.Queries.Submit(s.queryKey(), decision.Queries); err != nil {
 		return reconcile.Result{}, err
 	}

@@ -97,6 +97,7 @@ func New(parts Parts) *Reconciler {
 			r.forget(key)
 		},
 		RetryAt: r.memory.RetryAt,
+		Newest:  r.newest.rollouts,
 	}
 	r.status = statusWriter{r.frame, r.memory, r.newest.rollouts, r.reporter}
 	return r

@@ -109,9 +109,7 @@ func (o *Observer) findStepPlugin(s *observation, name string) rollout.StepPlugi
 	return rollout.StepPlugin{}
 }
 
-// submitPluginCalls sends the calls of a decision. Each receives the Rollout with the status that was just written. A process that
-// has taken over and had nothing to write first verifies the Rollout: with an old status, it would repeat a call of its
-// predecessor, before its time.
+// submitPluginCalls sends the calls of a decision. Each receives the Rollout with the status that was just written.
 func (r *Reconciler) submitPluginCalls(ctx context.Context, s *observation, d rollout.Decision) error {
 	if r.StepPlugins == nil {
 		return nil
@@ -127,10 +125,8 @@ func (r *Reconciler) submitPluginCalls(ctx context.Context, s *observation, d ro
 		query.Request = PluginRequest{call, object}
 		queries = append(queries, query)
 	}
-	if len(queries) > 0 {
-		if err := r.newest.rollouts.VerifyTakeover(ctx, s.key(), s.object, &argov1.Rollout{}); err != nil {
-			return err
-		}
+	if err := r.frame.VerifyBeforeQueries(ctx, s.object, queries); err != nil {
+		return err
 	}
 	return r.StepPlugins.Calls.Submit(queryrunner.Key{NamespacedName: s.key(), UID: s.object.UID}, queries)
 }

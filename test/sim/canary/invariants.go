@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/test/sim/oracle"
@@ -23,7 +24,7 @@ var Invariants = []oracle.Invariant{
 	{Number: "I7", Text: "the weight rises only while the canary has enough ready pods"},
 	{Number: "I8", Text: "of objects that users created, only documented fields change, and none is deleted"},
 	{Number: "I10", Text: "no byte of a secret is in a status, an event or an object other than the copy of that Secret"},
-	{Number: "I11", Text: "a query is sent once, and once more for each crash or lost answer, with the same key; gates are polled once an interval"},
+	{Number: "I11", Text: "a query is sent once, and once more for each crash or lost answer, with the same key; gates are polled once an interval; a process repeats no `post-rollout` call whose result was stored before it started"},
 	{Number: "I12", Text: "every write names the version that it was decided on"},
 	{Number: "I13", Text: "the status is consistent: phases follow their graph, generations never decrease, counters are reset only with a new run"},
 	{Number: "I14", Text: "a clock change makes at most one window due, and shortens none that opens afterwards"},
@@ -55,7 +56,7 @@ var Invariants = []oracle.Invariant{
 // checkers returns the checkers of the invariants for one run.
 func (l *ledger) checkers() oracle.Checkers {
 	core, checked, routes, pods, target := l.Ledger, &analyses{l}, &routeChanges{l}, &canaryPods{l}, &targetPods{l}
-	sent, started, ended, shared := &sentQueries{l}, &newRuns{l}, &endedRuns{l}, &sharedTargets{l}
+	sent, started, ended, shared := &sentQueries{l, map[types.UID]time.Time{}}, &newRuns{l}, &endedRuns{l}, &sharedTargets{l}
 	graph, waiting, returns, idle := &statusGraph{l}, &waits{l}, &partialReturns{l}, &idleCanaries{l}
 	history := &releaseHistory{l}
 	commands := &executedCommands{ledger: l, executed: map[string]time.Time{}, aborted: map[string]bool{}}

@@ -379,10 +379,18 @@ func (c *analyses) windows(event any) []oracle.Period {
 }
 
 // sentQueries are the queries that processes sent, for I11.
-type sentQueries struct{ *ledger }
+type sentQueries struct {
+	*ledger
+
+	// called contains since when the status of each Canary records no release whose post-rollout webhooks have to be called.
+	called map[types.UID]time.Time
+}
 
 // queries returns the facts for I11.
 func (c *sentQueries) queries(event any) []oracle.Query {
+	if write, ok := event.(canaryWritten); ok && write.After != nil {
+		c.recordPostRollout(write)
+	}
 	q, ok := event.(*query)
 	if !ok || q.record.Gone() {
 		return nil
@@ -390,6 +398,9 @@ func (c *sentQueries) queries(event any) []oracle.Query {
 	query := oracle.Query{Release: q.record.Name(), What: q.request.ID, By: q.process, Key: q.key(), Timed: true}
 	if q.hook == nil {
 		return []oracle.Query{query}
+	}
+	if q.hook.Hook.Type == flaggerv1.PostRolloutHook {
+		query.Done = c.called[q.record.UID]
 	}
 	polled := c.processState(q.process).lastPoll
 	if polled[q.record.UID] == nil {
@@ -402,6 +413,16 @@ func (c *sentQueries) queries(event any) []oracle.Query {
 		query.Since, query.Interval = before, c.minInterval(q.record)-time.Millisecond
 	}
 	return []oracle.Query{query}
+}
+
+func (c *sentQueries) recordPostRollout(write canaryWritten) {
+	uid, serin := write.After.UID, write.After.Status.Serin
+	switch pending := serin != nil && serin.Intent != ""; {
+	case pending:
+		delete(c.called, uid)
+	case c.called[uid].IsZero():
+		c.called[uid] = c.Now()
+	}
 }
 
 // stableKeys is the part of I11 about webhooks: a call that is repeated after a crash has the same key.

@@ -125,6 +125,12 @@ var Rollouts = []Mutant{
 		"return q, newest.FinishedAt.Add(interval), true", "return q, newest.FinishedAt.Add(interval / 2), true", 2,
 	},
 	{
+		"a measurement repeated by a process with an old status",
+		"I11",
+		"internal/analysis/controller/reconciler.go",
+		"VerifyBeforeQueries(ctx, run, d.Queries)", "VerifyBeforeQueries(ctx, run, nil)", 610055,
+	},
+	{
 		"an Experiment's objects patched without a precondition",
 		"I12",
 		"internal/experiment/controller/objects.go",

@@ -100,9 +100,12 @@ type Query struct {
 	// Since is when the previous query of its kind was sent, and Interval the minimum time until this one; zero: no minimum.
 	Since    time.Time
 	Interval time.Duration
+	// Done is since when the stored status has the result of the query; zero: it does not.
+	Done time.Time
 }
 
-// SingleQueries is the part of I11 about one process: it sends each query once, and not before it is due. A process that lost its
+// SingleQueries is the part of I11 about one process: it sends each query once, not before it is due, and not if its result was stored
+// before the process started. A process that lost its
 // shard and acquired it again forgets its queries when it next reconciles the release; until then, queued ones may leave.
 func SingleQueries(l *Ledger, queries func(event any) []Query) Checker {
 	type sending struct {
@@ -119,6 +122,9 @@ func SingleQueries(l *Ledger, queries func(event any) []Query) Checker {
 			l.Violate("I11", q.Release, "%s was sent twice by one process, although no answer was lost", q.What)
 		}
 		sent[q.By][q.Key] = sending{l.Now(), q.Release}
+		if started := l.Started[q.By]; !q.Done.IsZero() && started.After(q.Done) {
+			l.Violate("I11", q.Release, "%s was repeated by a process that started at %s, although its result was stored at %s", q.What, started, q.Done)
+		}
 		if l.tooShort(Period{Began: q.Since, Length: q.Interval}) {
 			l.Violate("I11", q.Release, "%s was sent %s after the previous one, and its interval is %s", q.What, l.Now().Sub(q.Since), q.Interval)
 		}

@@ -116,7 +116,7 @@ func (p *process) analysisRunController() sim.Controller {
 	p.queries.RequirePermission(func(string) error { return p.instance.CheckLease() })
 	real := analysiscontroller.New(analysiscontroller.Parts{
 		Shards: p.instance.Shards,
-		Client: p.instance.Client, Clock: p.instance.Clock, Queries: p.queries, Recorder: p.newRecorder(), Jobs: p.jobs, Metrics: p.metrics,
+		Client: p.instance.Client, Reader: p.instance.Reader, Clock: p.instance.Clock, Queries: p.queries, Recorder: p.newRecorder(), Jobs: p.jobs, Metrics: p.metrics,
 	})
 	p.footprints[runKind] = real.Footprint
 	return p.newController(real, []schema.GroupKind{runKind, actors.JobKind}, func(change store.Change) []reconcile.Request {

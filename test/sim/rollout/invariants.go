@@ -22,7 +22,7 @@ var Invariants = []oracle.Invariant{
 	{Number: "I7", Text: "the weight rises only while the canary has enough ready pods for it"},
 	{Number: "I8", Text: "of objects that users created, only documented fields change, and none is deleted"},
 	{Number: "I10", Text: "no byte of a secret is in a status, an event, a log, or an object other than its Secret"},
-	{Number: "I11", Text: "a process requests each measurement once, and the next one no earlier than after its interval"},
+	{Number: "I11", Text: "a process requests each measurement once, none whose result was stored before the process started, and the next one no earlier than after its interval"},
 	{Number: "I12", Text: "every write names the version that it was decided on"},
 	{Number: "I13", Text: "the status is consistent: steps in order, only the newest revision becomes stable, ping-pong Services switch with it, no generation is reported that was not observed"},
 	{Number: "I14", Text: "a clock change makes at most one pause and one interval due, and shortens none that begins afterwards"},

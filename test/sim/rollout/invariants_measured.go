@@ -213,10 +213,12 @@ type measurementTimes struct {
 	sentAt map[measurement]time.Time
 	failed map[measurement]bool
 	ids    map[string]measurement
+	// stored contains when the result of each measurement was stored.
+	stored map[measurement]time.Time
 }
 
 func newMeasurementTimes(l *ledger) *measurementTimes {
-	return &measurementTimes{ledger: l, sentAt: map[measurement]time.Time{}, failed: map[measurement]bool{}, ids: map[string]measurement{}}
+	return &measurementTimes{ledger: l, sentAt: map[measurement]time.Time{}, failed: map[measurement]bool{}, ids: map[string]measurement{}, stored: map[measurement]time.Time{}}
 }
 
 // errorRetryInterval is the interval after which Argo Rollouts repeats a measurement that ended in an error.
@@ -232,13 +234,17 @@ func (c *measurementTimes) queries(event any) []oracle.Query {
 		if phaseOf(h) == argov1.AnalysisPhaseError {
 			c.failed[c.ids[h.Query.ID]] = true
 		}
+	case oracle.Write:
+		if h.Kind == runKind && h.Type == store.Modified {
+			c.recordStored(actors.Typed[*argov1.AnalysisRun](c.World, h.New))
+		}
 	case actors.QuerySent:
 		this := measurementOf(h)
 		c.ids[h.Query.ID] = this
 		if requestOf(h).InProgress != nil {
 			return nil // a measurement in progress is queried repeatedly
 		}
-		query := oracle.Query{Release: h.Key.Name, What: measurementOf(h).String(), By: h.Instance, Key: this}
+		query := oracle.Query{Release: h.Key.Name, What: measurementOf(h).String(), By: h.Instance, Key: this, Done: c.stored[this]}
 		if _, again := c.sentAt[this]; !again {
 			c.sentAt[this] = c.Now()
 		}
@@ -248,6 +254,17 @@ func (c *measurementTimes) queries(event any) []oracle.Query {
 		return []oracle.Query{query}
 	}
 	return nil
+}
+
+// recordStored records which measurements of a run are in its status.
+func (c *measurementTimes) recordStored(run *argov1.AnalysisRun) {
+	for _, result := range run.Status.MetricResults {
+		for number := 1; number <= int(result.Count+result.Error); number++ {
+			if m := (measurement{run.UID, result.Name, number}); c.stored[m].IsZero() {
+				c.stored[m] = c.Now()
+			}
+		}
+	}
 }
 
 // intervals returns the facts for I14: intervals that ended after a clock was set.
