@@ -253,6 +253,18 @@ func transitionTemplate(status argov1.TemplateStatus, code argov1.TemplateStatus
 	return status, newEvent(kind, "Template"+string(code), text)
 }
 
+// ScalingFailedEvent reports that the pods of a template could not be scaled. It is repeated until they are.
+func ScalingFailedEvent(replicaSet string, from, to int32, cause error) release.Event {
+	direction := "up"
+	if to < from {
+		direction = "down"
+	}
+	return release.Event{
+		Type: release.Warning, Reason: "ReplicaSetUpdateError", Persistent: true,
+		Message: fmt.Sprintf("Failed to scale %s %s: %v", replicaSet, direction, cause),
+	}
+}
+
 // RecordTemplateRejected records in a decided status that the API server rejects the ReplicaSet or the Service of a template.
 // Only a change of the template can help, so the Experiment fails.
 func RecordTemplateRejected(status *argov1.ExperimentStatus, template, why string, now time.Time) []release.Event {

@@ -20,6 +20,7 @@ import (
 	"github.com/serin-dev/serin/internal/analysis"
 	"github.com/serin-dev/serin/internal/experiment"
 	"github.com/serin-dev/serin/internal/jsontree"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/rollout"
 )
@@ -174,8 +175,13 @@ func (r *Reconciler) createReplicaSet(ctx context.Context, s *observation, templ
 	return r.Client.Create(ctx, s.replicaSets[template].DeepCopy())
 }
 
-func (r *Reconciler) scaleReplicaSet(ctx context.Context, s *observation, template string, replicas int32) error {
-	return r.patch(ctx, s.replicaSets[template], &appsv1.ReplicaSet{}, map[string]any{"spec": map[string]any{"replicas": replicas}})
+func (r *Reconciler) scaleReplicaSet(ctx context.Context, s *observation, template string, replicas int32) ([]release.Event, error) {
+	rs := s.replicaSets[template]
+	err := r.patch(ctx, rs, &appsv1.ReplicaSet{}, map[string]any{"spec": map[string]any{"replicas": replicas}})
+	if err == nil || reconciler.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil, err // a concurrent change is not worth an event
+	}
+	return []release.Event{experiment.ScalingFailedEvent(rs.Name, s.snapshot.Templates[template].Desired, replicas, err)}, err
 }
 
 func (r *Reconciler) setScaleDownDeadline(ctx context.Context, s *observation, template string, at time.Time) error {

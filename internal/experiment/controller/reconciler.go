@@ -145,7 +145,7 @@ func (r *Reconciler) applyEffect(ctx context.Context, s *observation, effect rel
 		err := r.createService(ctx, s, effect.Template, effect.Name)
 		return recordIfRejected(status, effect.Template, "Service", err, s.snapshot.Now)
 	case experiment.ReplicaSetScaled:
-		return nil, r.scaleReplicaSet(ctx, s, effect.Template, effect.Replicas)
+		return r.scaleReplicaSet(ctx, s, effect.Template, effect.Replicas)
 	case experiment.ScaleDownDeadlineSet:
 		return nil, r.setScaleDownDeadline(ctx, s, effect.Template, effect.Deadline)
 	case experiment.ServiceDeleted:

@@ -2,6 +2,7 @@ package controller_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -37,10 +38,11 @@ var key = types.NamespacedName{Namespace: "shop", Name: "compare"}
 // testCluster is one Experiment with its reconciler; the API server is in memory, and the test acts as the controllers of
 // Kubernetes.
 type testCluster struct {
-	t          *testing.T
-	client     client.Client
-	reconciler *controller.Reconciler
-	refuse     error // error of the creation of ReplicaSets
+	t           *testing.T
+	client      client.Client
+	reconciler  *controller.Reconciler
+	refuse      error // error of the creation of ReplicaSets
+	refusePatch error // of patches of ReplicaSets
 	// messages are the notifications, which are sent when the test attempts them.
 	messages *telemetry.Outbox
 }
@@ -60,6 +62,12 @@ func newTestCluster(t *testing.T, objects ...client.Object) *testCluster {
 				return b.refuse
 			}
 			return c.Create(ctx, object, options...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if _, ok := object.(*appsv1.ReplicaSet); ok && b.refusePatch != nil {
+				return b.refusePatch
+			}
+			return c.Patch(ctx, object, patch, options...)
 		},
 	}).Build()
 	clk := clock.RealClock{}
@@ -276,5 +284,50 @@ func TestSubscribersOfAnExperimentReceiveItsResult(t *testing.T) {
 	close(received)
 	if got, want := <-received, key.Name+" is Error: "+status.Message; got != want || status.Message == "" {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestSubscribersOfAnExperimentLearnThatItCannotScale: once, although each retry fails, and not of a conflict, which the next
+// reconciliation resolves.
+func TestSubscribersOfAnExperimentLearnThatItCannotScale(t *testing.T) {
+	received := make(chan string, 10)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		received <- string(body)
+	}))
+	t.Cleanup(server.Close)
+	config := &corev1.ConfigMap{Data: map[string]string{
+		"service.webhook.hook": "url: " + server.URL, "trigger.on-replica-set-update-error": "- send: [failed]",
+		"template.failed": "message: '{{.experiment.metadata.name}} failed'",
+	}}
+	config.Namespace, config.Name = "serin-system", notification.ConfigMapName
+	e := comparisonExperiment()
+	e.Annotations = map[string]string{"notifications.argoproj.io/subscribe.on-replica-set-update-error.hook": ""}
+	b := newTestCluster(t, e, errorsTemplate(), config)
+	b.refusePatch = apierrors.NewConflict(appsv1.Resource("replicasets"), "compare-old", errors.New("changed"))
+	reconcileOnce := func() error {
+		_, err := b.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: key})
+		return err
+	}
+	for range 3 {
+		if err := reconcileOnce(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for b.messages.AttemptNext(t.Context()) {
+	}
+	if len(received) != 0 {
+		t.Errorf("a conflict is reported: %s", <-received)
+	}
+	b.refusePatch = apierrors.NewForbidden(appsv1.Resource("replicasets"), "compare-old", errors.New("exceeded quota"))
+	for range 3 {
+		if err := reconcileOnce(); !apierrors.IsForbidden(err) {
+			t.Fatalf("got %v", err)
+		}
+	}
+	for b.messages.AttemptNext(t.Context()) {
+	}
+	if got := <-received; got != key.Name+" failed" || len(received) != 0 {
+		t.Errorf("got %q, and %d more", got, len(received))
 	}
 }

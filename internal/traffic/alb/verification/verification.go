@@ -78,6 +78,8 @@ const (
 	reasonUnverified = "TargetGroupUnverified"
 	reasonError      = "TargetGroupVerifyError"
 	reasonMissing    = "LoadBalancerNotFound"
+	// reasonWeight follows reasonError if a weight could not be verified: users subscribe to either.
+	reasonWeight = "WeightVerifyError"
 )
 
 // answer verifies everything, so that each event is reported, and stops at the first call that fails: the others would fail
@@ -97,6 +99,7 @@ func (v *Verifier) answer(ctx context.Context, q traffic.Question) traffic.Answe
 			out.Balancers = append(out.Balancers, *status)
 		}
 		if !add(event) {
+			out.Events = append(out.Events, warning(reasonWeight, "Failed to verify weight: "+event.Message))
 			return out
 		}
 	}

@@ -155,13 +155,13 @@ func TestDifferencesAreReported(t *testing.T) {
 			func(r *albtest.Region, _ *traffic.Question) {
 				r.Refuse = map[string]string{"DescribeTags": "AccessDenied"}
 			},
-			"TargetGroupVerifyError: The weights of Ingress shop cannot be verified: AWS refuses DescribeTags (AccessDenied): allow the role of the controller elasticloadbalancing:DescribeTags",
+			"TargetGroupVerifyError: The weights of Ingress shop cannot be verified: AWS refuses DescribeTags (AccessDenied): allow the role of the controller elasticloadbalancing:DescribeTags\nWeightVerifyError: Failed to verify weight: The weights of Ingress shop cannot be verified: AWS refuses DescribeTags (AccessDenied): allow the role of the controller elasticloadbalancing:DescribeTags",
 		},
 		"too many calls": {
 			func(r *albtest.Region, _ *traffic.Question) {
 				r.Refuse = map[string]string{"DescribeRules": "Throttling"}
 			},
-			"TargetGroupVerifyError: The weights of Ingress shop cannot be verified: AWS refuses DescribeRules: Throttling",
+			"TargetGroupVerifyError: The weights of Ingress shop cannot be verified: AWS refuses DescribeRules: Throttling\nWeightVerifyError: Failed to verify weight: The weights of Ingress shop cannot be verified: AWS refuses DescribeRules: Throttling",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -189,7 +189,7 @@ func TestEveryIngressIsVerified(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	r.Refuse = map[string]string{"DescribeLoadBalancers": "Throttling"}
-	if got, _ = ask(t, verifier(t), q); got.Holds || len(got.Events) != 1 {
+	if got, _ = ask(t, verifier(t), q); got.Holds || len(got.Events) != 2 || got.Events[1].Reason != reasonWeight || got.Events[1].Message != "Failed to verify weight: "+got.Events[0].Message {
 		t.Errorf("got %+v", got)
 	}
 }
