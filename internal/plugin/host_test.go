@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
@@ -487,5 +490,59 @@ func TestClose(t *testing.T) {
 	}
 	if _, err := callStep(t, h, "shop", `{}`); err == nil || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestPluginsHaveALowPriority: a plugin that uses all processor time leaves most of it to the controller.
+func TestPluginsHaveALowPriority(t *testing.T) {
+	h := newTestHost(t, nil)
+	mustSucceed(t, h)
+	children := childrenOf(t, os.Getpid())
+	if len(children) == 0 {
+		t.Fatal("no plugin runs")
+	}
+	for _, pid := range children {
+		priority, err := unix.Getpriority(unix.PRIO_PROCESS, pid)
+		if nice := 20 - priority; err != nil || nice < niceness { // the system call returns 20 - nice
+			t.Errorf("process %d has the nice value %d, %v", pid, nice, err)
+		}
+	}
+}
+
+// TestTheEndOfAProcessIsOneLogLine: the multiplexer of the connection prints nothing to the standard error.
+func TestTheEndOfAProcessIsOneLogLine(t *testing.T) {
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stderr := os.Stderr
+	os.Stderr = writer
+	t.Cleanup(func() { os.Stderr = stderr })
+	var mu sync.Mutex
+	var lines []string
+	logger := funcr.New(func(_, args string) { mu.Lock(); defer mu.Unlock(); lines = append(lines, args) }, funcr.Options{})
+	h := newTestHost(t, func(o *Options) { o.Logger = logger })
+	mustSucceed(t, h)
+	for range 8 { // calls that are written while the process ends
+		go func() { _, _ = callStep(t, h, "shop", `{"behavior":"hang"}`) }()
+	}
+	p := h.plugins[pluginKey{Step, "acme/test"}].process
+	for _, pid := range childrenOf(t, os.Getpid()) {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	waittest.Receive(t, "the process ends", p.ended.Done())
+	_ = p.client.Call("Plugin.Run", new(any), new(any)) // into the lost connection
+	h.Close()
+	os.Stderr = stderr
+	if err := writer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if printed, err := io.ReadAll(reader); err != nil || len(printed) > 0 {
+		t.Errorf("printed %q, %v", printed, err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if ends := strings.Count(strings.Join(lines, "\n"), "The process of a plugin has ended"); ends != 1 {
+		t.Errorf("%d log lines report the end: %q", ends, lines)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Launch limits the memory of this process and replaces it with a plugin. The arguments are the limit in bytes, 0 for none, the
+// Launch lowers the priority of this process, limits its memory, and replaces it with a plugin. The arguments are the limit in bytes, 0 for none, the
 // path of the plugin and its arguments. A limit must be set before the plugin starts, by the user that it runs as: otherwise, Serin
 // would need a capability to limit processes of others. It returns only if it fails.
 func Launch(args []string) error {
@@ -24,6 +24,9 @@ func Launch(args []string) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("give up privileges: %w", err)
 	}
+	if err := lowerPriority(); err != nil {
+		return fmt.Errorf("lower the priority of the plugin: %w", err)
+	}
 	limits := map[int]uint64{unix.RLIMIT_CORE: 0}
 	if limit > 0 {
 		limits[unix.RLIMIT_DATA] = limit
@@ -34,6 +37,15 @@ func Launch(args []string) error {
 		}
 	}
 	return fmt.Errorf("execute %s: %w", args[1], syscall.Exec(args[1], args[1:], os.Environ())) //nolint:gosec // the administrator configures it
+}
+
+// lowerPriority sets the nice value, unless that of Serin is higher already.
+func lowerPriority() error {
+	priority, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
+	if err != nil || 20-priority >= niceness { // the system call returns 20 - nice
+		return err
+	}
+	return unix.Setpriority(unix.PRIO_PROCESS, 0, niceness)
 }
 
 // newAttributes returns the attributes of a process that ends with Serin.

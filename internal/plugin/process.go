@@ -234,7 +234,9 @@ func (rawPlugin) Server(*goplugin.MuxBroker) (any, error) {
 // Client implements goplugin.Plugin.
 func (rawPlugin) Client(_ *goplugin.MuxBroker, client *rpc.Client) (any, error) { return client, nil }
 
-// connection is the connection to a process: reading is throttled, and its loss ends the process.
+// connection is the connection to a process: reading is throttled, and its loss ends the process. It reports a loss as the end of the
+// stream: go-plugin's multiplexer prints all other errors to the standard error of Serin, where they are no log lines. The owner logs
+// the end of the process.
 type connection struct {
 	net.Conn
 	reader throttledReader
@@ -246,8 +248,18 @@ func (c connection) Read(into []byte) (int, error) {
 	n, err := c.reader.Read(into)
 	if err != nil {
 		c.end(errEnded)
+		return n, io.EOF
 	}
-	return n, err
+	return n, nil
+}
+
+// Write implements io.Writer. After the loss of the connection, it discards the text: the end of the process ends the reading side, and
+// with it all calls.
+func (c connection) Write(text []byte) (int, error) {
+	if _, err := c.Conn.Write(text); err != nil {
+		c.end(errEnded)
+	}
+	return len(text), nil
 }
 
 // outputLog logs the lines of a plugin's output, at a limited rate.

@@ -23,6 +23,11 @@ const (
 // LaunchArgument is the first argument of a process that becomes a plugin; see Launch.
 const LaunchArgument = "plugin-process"
 
+// niceness of plugins: if processor time is scarce, each of their threads gets about a tenth of the share of a thread of Serin. A limit of
+// the total time (RLIMIT_CPU) would end a plugin that has worked for long, and a cgroup would require permission to write cgroups, which a
+// container does not have.
+const niceness = 10
+
 // limitedRunner runs the process of a plugin within its limits, for package go-plugin.
 type limitedRunner struct {
 	cmd            *exec.Cmd
