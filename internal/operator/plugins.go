@@ -44,7 +44,7 @@ func (p process) newPluginHost(ctx context.Context) (*plugin.Host, error) {
 	}
 	host := plugin.NewHost(ctx, plugin.Options{
 		Dir: filepath.Join(f.PluginDir, "files"), SocketDir: f.PluginDir, Launcher: launcher, CallTimeout: f.PluginTimeout, StartTimeout: pluginStartTimeout,
-		MemoryLimit: uint64(f.PluginMemory.Value()), UID: f.PluginUID, Clock: clock.RealClock{}, Logger: p.logger.WithName(pluginHealth), //nolint:gosec // validated
+		MemoryLimit: uint64(f.PluginMemory.Value()), UID: f.PluginUID, Clock: clock.RealClock{}, Logger: p.logger.WithName(pluginHealth), Metrics: p.metrics, //nolint:gosec // validated
 		Client: outbound.New(trustedAddressPolicy()),
 		ReadSecret: func(ctx context.Context, name string) (map[string][]byte, error) {
 			secret := &corev1.Secret{}

@@ -44,10 +44,35 @@ type Options struct {
 	UID    int
 	Clock  clock.PassiveClock
 	Logger logr.Logger
+	// Metrics record calls and processes; nil: nothing does.
+	Metrics Metrics
 	// Client downloads files, ReadSecret reads the Secrets with headers.
 	Client     *outbound.Client
 	ReadSecret func(ctx context.Context, name string) (map[string][]byte, error)
 }
+
+// Metrics record the calls and the processes of plugins. kind is the list of the configuration that contains the plugin.
+type Metrics interface {
+	RecordPluginCall(plugin, kind, outcome string, took time.Duration)
+	// CountPluginStart counts an attempt to start a process, CountPluginEnd the end of a process that has been running.
+	CountPluginStart(plugin, kind, outcome string)
+	CountPluginEnd(plugin, kind string)
+}
+
+// The outcomes of calls and starts.
+const (
+	outcomeSuccess = "success"
+	outcomeError   = "error"
+	// outcomeRefused is the outcome of a call that was not sent: the plugin is not configured, cannot be started, or is busy.
+	outcomeRefused = "refused"
+)
+
+// noMetrics records nothing.
+type noMetrics struct{}
+
+func (noMetrics) RecordPluginCall(_, _, _ string, _ time.Duration) {}
+func (noMetrics) CountPluginStart(_, _, _ string)                  {}
+func (noMetrics) CountPluginEnd(_, _ string)                       {}
 
 // Host runs the processes of plugins. Its methods are safe for concurrent use. The functions that call a plugin wait until its
 // answer, and must not be called by a worker of a reconciler.
@@ -84,6 +109,9 @@ type pluginState struct {
 // NewHost returns a Host without processes. They end with ctx at the latest. Configure must be called before calls.
 func NewHost(ctx context.Context, o Options) *Host {
 	registerWireTypes()
+	if o.Metrics == nil {
+		o.Metrics = noMetrics{}
+	}
 	ctx, stop := context.WithCancel(ctx)
 	return &Host{
 		options: o, store: store{filepath.Clean(o.Dir), o.Client, o.ReadSecret}, ctx: ctx, stop: stop,
@@ -124,6 +152,19 @@ func (h *Host) Find(kind Kind, name string) (Item, error) {
 
 // call calls a method of a plugin for a namespace. The error is a RefusedError if there was no call, and otherwise a CallError.
 func (h *Host) call(ctx context.Context, key pluginKey, namespace, method string, args, reply any) error {
+	began := h.options.Clock.Now()
+	err := h.send(ctx, key, namespace, method, args, reply)
+	outcome := outcomeError
+	if err == nil {
+		outcome = outcomeSuccess
+	} else if _, refused := errors.AsType[*RefusedError](err); refused {
+		outcome = outcomeRefused
+	}
+	h.options.Metrics.RecordPluginCall(key.name, string(key.kind), outcome, h.options.Clock.Since(began))
+	return err
+}
+
+func (h *Host) send(ctx context.Context, key pluginKey, namespace, method string, args, reply any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, h.options.CallTimeout, fmt.Errorf("no answer within %s", h.options.CallTimeout))
 	defer cancel()
 	state := h.state(key)
@@ -182,6 +223,7 @@ func (h *Host) running(ctx context.Context, key pluginKey, state *pluginState, n
 	defer h.mu.Unlock()
 	state.lastErr = err
 	if err != nil {
+		h.options.Metrics.CountPluginStart(key.name, string(key.kind), outcomeError)
 		h.recordFailure(state)
 		return nil, fmt.Errorf("it cannot be started: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,6 +20,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,13 +30,18 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/plugin/plugintest"
+	"github.com/serin-dev/serin/internal/telemetry"
 	"github.com/serin-dev/serin/internal/waittest"
 )
 
-// TestMain lets the process of the tests become that of a plugin.
+// TestMain lets the process of the tests become that of a plugin, from another thread than its first one, which the scheduler may also
+// choose for Serin.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == LaunchArgument {
-		fmt.Fprintln(os.Stderr, Launch(os.Args[2:]))
+		runtime.LockOSThread()
+		failed := make(chan error)
+		go func() { failed <- Launch(os.Args[2:]) }()
+		fmt.Fprintln(os.Stderr, <-failed)
 		os.Exit(1)
 	}
 	os.Exit(m.Run())
@@ -53,6 +60,7 @@ func newTestHost(t *testing.T, change func(*Options)) *Host {
 	}
 	o := Options{
 		SocketDir: filepath.Join(base, "new"), Dir: t.TempDir(), Launcher: os.Args[0], CallTimeout: time.Minute, StartTimeout: time.Minute, MemoryLimit: 512 << 20, Clock: clock.RealClock{}, Logger: logr.Discard(),
+		Metrics: telemetry.New(prometheus.NewRegistry()),
 	}
 	if change != nil {
 		change(&o)
@@ -521,8 +529,12 @@ func TestTheEndOfAProcessIsOneLogLine(t *testing.T) {
 	var mu sync.Mutex
 	var lines []string
 	logger := funcr.New(func(_, args string) { mu.Lock(); defer mu.Unlock(); lines = append(lines, args) }, funcr.Options{})
-	h := newTestHost(t, func(o *Options) { o.Logger = logger })
+	registry := prometheus.NewRegistry()
+	h := newTestHost(t, func(o *Options) { o.Logger, o.Metrics = logger, telemetry.New(registry) })
 	mustSucceed(t, h)
+	if got := samples(t, registry); got["serin_plugin_processes acme/test"] != 1 || got["serin_plugin_starts_total acme/test success"] != 1 {
+		t.Errorf("metrics of a running process: %v", got)
+	}
 	for range 8 { // calls that are written while the process ends
 		go func() { _, _ = callStep(t, h, "shop", `{"behavior":"hang"}`) }()
 	}
@@ -545,4 +557,60 @@ func TestTheEndOfAProcessIsOneLogLine(t *testing.T) {
 	if ends := strings.Count(strings.Join(lines, "\n"), "The process of a plugin has ended"); ends != 1 {
 		t.Errorf("%d log lines report the end: %q", ends, lines)
 	}
+	if got := samples(t, registry); got["serin_plugin_processes acme/test"] != 0 {
+		t.Errorf("metrics after the end of the process: %v", got)
+	}
+}
+
+// TestCallsAreMeasured by their outcome, also those of a plugin that cannot be started.
+func TestCallsAreMeasured(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	h := newTestHost(t, func(o *Options) { o.Metrics = telemetry.New(registry) })
+	mustSucceed(t, h)
+	if _, err := callStep(t, h, "shop", `{"behavior":"crash"}`); err == nil {
+		t.Error("a crash is no error")
+	}
+	c := h.config
+	item := c.items[Step]["acme/other"]
+	item.Location = "file:///none"
+	c.items[Step]["acme/other"] = item
+	if _, err := h.CallStep(t.Context(), &argov1.Rollout{}, StepCall{Plugin: "acme/other", Operation: argov1.StepPluginRun}); err == nil {
+		t.Error("a plugin without a file was called")
+	}
+	got := samples(t, registry)
+	delete(got, "serin_plugin_processes acme/test") // it is ending
+	want := map[string]float64{
+		"serin_plugin_call_duration_seconds acme/test success": 1, "serin_plugin_call_duration_seconds acme/test error": 1, "serin_plugin_call_duration_seconds acme/other refused": 1,
+		"serin_plugin_starts_total acme/test success": 1, "serin_plugin_starts_total acme/other error": 1,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("metrics (-want +got):\n%s", diff)
+	}
+}
+
+// samples returns the metrics of plugins, by name, plugin and outcome: the number of observations of a histogram, otherwise the value.
+func samples(t *testing.T, registry *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, family := range families {
+		if !strings.HasPrefix(family.GetName(), "serin_plugin_") {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			key := []string{family.GetName()}
+			for _, label := range m.GetLabel() {
+				if label.GetName() == "plugin" {
+					key = slices.Insert(key, 1, label.GetValue())
+				} else if label.GetName() == "outcome" {
+					key = append(key, label.GetValue())
+				}
+			}
+			got[strings.Join(key, " ")] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return got
 }

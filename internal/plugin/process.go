@@ -120,17 +120,24 @@ func (h *Host) own(p *process, kind Kind, path string, connected chan<- error) {
 	if err != nil {
 		err = errors.New(release.Truncate(strings.Join(strings.Fields(err.Error()), " "), maxStartErrorBytes))
 	}
+	if err == nil {
+		h.options.Metrics.CountPluginStart(p.item.Name, string(kind), outcomeSuccess)
+	}
 	connected <- err
 	if err == nil {
 		select {
 		case <-p.ended.Done():
 		case <-run.exited:
 		}
+		h.options.Metrics.CountPluginEnd(p.item.Name, string(kind))
 		h.options.Logger.Info("The process of a plugin has ended", "plugin", p.item.Name, "cause", fmt.Sprint(context.Cause(p.ended)))
 	}
 	p.end(errEnded)
 	if run != nil {
 		_ = run.Kill(h.ctx) // before the client asks the process to exit, which may not answer
+		if run.cmd.Process != nil {
+			<-run.exited // the client would connect to a process that is ending, and print the loss of that connection
+		}
 		client.Kill()
 	}
 	_ = output.Close()

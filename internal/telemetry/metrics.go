@@ -63,6 +63,7 @@ type Metrics struct {
 
 	notifications *notificationSeries
 	alerts        *prometheus.CounterVec
+	plugins       pluginSeries
 
 	registerer prometheus.Registerer
 	argoproj   map[string]reconciliationSeries // by kind
@@ -146,6 +147,7 @@ func New(registerer prometheus.Registerer) *Metrics {
 		"Alerts about a Canary; the outcome is sent, or failed for those that were given up.", "namespace", "name", "outcome")
 	m.rollouts = newRolloutSeries(d)
 	m.notifications = newNotificationSeries(d)
+	m.plugins = newPluginSeries(d)
 	m.argoproj[analysisRunKind] = d.declareReconciliations("analysis_run", "an AnalysisRun")
 	m.argoproj[experimentKind] = d.declareReconciliations("experiment", "an Experiment")
 	m.analyses = newAnalysisCollector(d)
