@@ -17,6 +17,7 @@ import (
 	"github.com/serin-dev/serin/internal/plugin"
 	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/rollout/controller"
+	"github.com/serin-dev/serin/internal/traffic"
 )
 
 // pluginHealth is the name of the part whose health contains the errors in the configuration of plugins.
@@ -106,6 +107,19 @@ func (p process) newStepPlugins(host *plugin.Host, queue *reconciler.Queue) (*co
 	plugins.Calls.RequirePermission(p.mayQuery)
 	if err := p.mgr.Add(replicaRunnable{plugins.Calls.Run}); err != nil {
 		return nil, fmt.Errorf("add the query runner of step plugins: %w", err)
+	}
+	return plugins, nil
+}
+
+// newRouterPlugins returns the router plugins of Rollouts; nil: plugins are off.
+func (p process) newRouterPlugins(host *plugin.Host, routers traffic.Registry, queue *reconciler.Queue) (*controller.RouterPlugins, error) {
+	if host == nil {
+		return nil, nil
+	}
+	plugins := controller.NewRouterPlugins(host, routers.BuiltInPlugins(), clock.RealClock{}, queue.AddSoon)
+	plugins.Calls.RequirePermission(p.mayQuery)
+	if err := p.mgr.Add(replicaRunnable{plugins.Calls.Run}); err != nil {
+		return nil, fmt.Errorf("add the query runner of router plugins: %w", err)
 	}
 	return plugins, nil
 }

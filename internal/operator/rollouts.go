@@ -102,6 +102,9 @@ func (p process) serveRollouts(ctx context.Context) error {
 	if observer.StepPlugins, err = p.newStepPlugins(plugins, queue); err != nil {
 		return err
 	}
+	if observer.RouterPlugins, err = p.newRouterPlugins(plugins, observer.Routers, queue); err != nil {
+		return err
+	}
 	reconciler := controller.New(controller.Parts{
 		Observer: observer, Clock: clk, Recorder: recorder, OngoingEvents: &telemetry.OngoingEvents{}, Metrics: p.metrics,
 		Notifications: notifications, Health: p.reportHealth, Shards: p.shards.held(),

@@ -164,8 +164,8 @@ func (h *Host) call(ctx context.Context, key pluginKey, namespace, method string
 	return err
 }
 
-func (h *Host) send(ctx context.Context, key pluginKey, namespace, method string, args, reply any) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, h.options.CallTimeout, fmt.Errorf("no answer within %s", h.options.CallTimeout))
+func (h *Host) send(caller context.Context, key pluginKey, namespace, method string, args, reply any) error {
+	ctx, cancel := context.WithTimeoutCause(caller, h.options.CallTimeout, fmt.Errorf("no answer within %s", h.options.CallTimeout))
 	defer cancel()
 	state := h.state(key)
 	done, err := state.calls.Acquire(ctx, namespace)
@@ -183,7 +183,9 @@ func (h *Host) send(ctx context.Context, key pluginKey, namespace, method string
 		return nil
 	}
 	if errors.Is(err, errAbandoned) && p.ended.Err() == nil {
-		h.owners.Go(func() { p.restartIfHanging(h.ctx) })
+		if !restartAfterLateCall(caller, key.kind, p) {
+			h.owners.Go(func() { p.restartIfHanging(h.ctx) })
+		}
 		err = context.Cause(ctx)
 	}
 	return &CallError{method, err}
@@ -248,7 +250,9 @@ func (h *Host) runningOrDue(key pluginKey, state *pluginState) (*process, Item, 
 			state.failures = 0
 		}
 		state.process, state.lastErr = nil, context.Cause(p.ended)
-		h.recordFailure(state)
+		if !errors.Is(state.lastErr, errUnanswered) { // the call has already waited for its timeout: others need not wait, too
+			h.recordFailure(state)
+		}
 	}
 	if now.Before(state.retryAt) {
 		return nil, item, fmt.Errorf("it is started again at %s: %w", state.retryAt.UTC().Format(time.TimeOnly), state.lastErr)

@@ -65,6 +65,30 @@ type (
 		Limit       int
 	}
 	metricMetadataArgs struct{ Metric argov1.Metric }
+
+	routerHashArgs struct {
+		Rollout                argov1.Rollout
+		CanaryHash, StableHash string
+		AdditionalDestinations []argov1.WeightDestination
+	}
+	routerWeightArgs struct {
+		Rollout                argov1.Rollout
+		DesiredWeight          int32
+		AdditionalDestinations []argov1.WeightDestination
+	}
+	routerHeaderArgs struct {
+		Rollout        argov1.Rollout
+		SetHeaderRoute argov1.SetHeaderRoute
+	}
+	routerMirrorArgs struct {
+		Rollout        argov1.Rollout
+		SetMirrorRoute argov1.SetMirrorRoute
+	}
+	routerRemoveArgs     struct{ Rollout argov1.Rollout }
+	routerVerifyResponse struct {
+		Verified int32
+		Err      rpcError
+	}
 )
 
 // registerWireTypes registers the names by which plugins find the types of arguments. Repeated registration has no effect.
@@ -72,7 +96,9 @@ func registerWireTypes() {
 	for name, value := range map[string]any{
 		"step.RunArgs": new(stepRunArgs), "step.TerminateArgs": new(stepTerminateArgs), "step.AbortArgs": new(stepAbortArgs),
 		"RunArgs": new(metricRunArgs), "TerminateAndResumeArgs": new(metricResumeArgs), "GarbageCollectArgs": new(metricGarbageCollectArgs),
-		"GetMetadataArgs": new(metricMetadataArgs), "RpcError": new(rpcError),
+		"GetMetadataArgs": new(metricMetadataArgs), "UpdateHashArgs": new(routerHashArgs), "SetWeightAndVerifyWeightArgs": new(routerWeightArgs),
+		"SetHeaderArgs": new(routerHeaderArgs), "SetMirrorArgs": new(routerMirrorArgs), "RemoveManagedRoutesArgs": new(routerRemoveArgs),
+		"RpcError": new(rpcError),
 	} {
 		gob.RegisterName(name, value)
 	}

@@ -25,6 +25,7 @@ func decideCanaryStrategy(f facts, unreadable outcome) Decision {
 	}
 	deletion, deleted := deleteOldReplicaSets(f)
 	route := planTraffic(f)
+	f = f.withRouterPlugins(route.plugins)
 	runs := planAnalyses(f, deleted)
 	in := stepInputs{route, runs, planStepPlugins(f)}
 	return completeDecision(f, advanceCanaryStrategy(f, in, route.recordWeights(f, status)), in,
@@ -105,6 +106,7 @@ func newStepState(f facts, in stepInputs) StepState {
 		Now: f.Now, Index: valueOr(f.Status.CurrentStepIndex, 0), Total: int32(len(f.steps())), //nolint:gosec // a list in one object
 		Step: step, Status: f.Status, Pods: stepPods(f), PluginGate: in.plugins.gate,
 		Run: in.runs.step, Experiment: in.runs.experiment, ManagedRouteSet: t.weights != nil, WeightShortfall: t.shortfall, EndpointsGate: t.endpointsGate, RouterGate: t.routerGate,
+		RouterPluginGate: t.plugins.pendingGate(),
 	}
 	if in.plugins.statuses != nil {
 		v.Status.Canary.StepPluginStatuses = in.plugins.statuses

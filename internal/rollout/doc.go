@@ -6,6 +6,7 @@
 //	observeFacts            facts: a sanitized status, and the role of each ReplicaSet   facts.go
 //	planUpkeep              the effects for every Rollout, whatever its release needs    upkeep.go
 //	planTraffic             the weights of the router                                    traffic.go, returning.go
+//	planRouterPlugins       the calls of router plugins, and what they have confirmed    routerplugin.go
 //	planAnalyses            the analyses and the experiment that run now                 analyses.go
 //	planStepPlugins         the call of a step plugin, and its recorded answers          plugins.go
 //	scaleForCanaryStrategy  the number of pods of each ReplicaSet                        scale.go, package pods

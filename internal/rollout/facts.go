@@ -24,6 +24,9 @@ type facts struct {
 	others      []ReplicaSet
 	// inRollbackWindow is true if the template returned to a revision within the rollback window.
 	inRollbackWindow bool
+	// pluginsUnconfirmed is true if a router plugin has not confirmed the route: that of the previous decision, or after
+	// planTraffic that of this one.
+	pluginsUnconfirmed bool
 }
 
 func observeFacts(s Snapshot) facts {
@@ -46,6 +49,7 @@ func observeFacts(s Snapshot) facts {
 		f.stable = f.new
 	}
 	f.inRollbackWindow = withinRollbackWindow(f)
+	f.pluginsUnconfirmed = len(f.RouterPlugins) > 0 && !routeOfPlugins(f.Status).Confirmed
 	return f
 }
 
@@ -242,10 +246,10 @@ func (f facts) templateOrStepsChanged() bool {
 	return templateChanged || f.Spec.Strategy.Canary != nil && f.Status.CurrentStepHash != f.StepHash
 }
 
-// routerUnconfirmed reports whether the router has not applied the weights yet, or load balancers have not registered
+// routerUnconfirmed reports whether a router has not applied the weights yet, or load balancers have not registered
 // the pods of the active Service yet.
 func (f facts) routerUnconfirmed() bool {
-	return (f.usesRouter() || f.Spec.Strategy.BlueGreen != nil) && !valueOr(f.Router.Confirmed, true)
+	return f.usesRouter() && f.pluginsUnconfirmed || (f.usesRouter() || f.Spec.Strategy.BlueGreen != nil) && !valueOr(f.Router.Confirmed, true)
 }
 
 // observedWorkloadGeneration returns the generation of the workload that contains the template; empty if the Rollout

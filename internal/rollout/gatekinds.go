@@ -47,6 +47,7 @@ func GateKinds() release.GateKinds {
 		gateKind("canary-endpoints", byCluster),
 		gateKind("stable-endpoints", byCluster),
 		gateKind("router", byCluster),
+		gateKind(GateRouterPlugin, byTime, byAnswer, byUser),
 		gateKind("targets", byCluster),
 		gateKind("services", byCluster),
 		withCommand("promote", gateKind("pause", byTime, byUser, byCluster)),

@@ -53,6 +53,10 @@ func (w *world) sendQueries(t testingT, queries []release.Query) bool {
 	t.Helper()
 	sent := false
 	for _, query := range queries {
+		if calls, isRouter := query.Request.(RouterCalls); isRouter {
+			sent = w.sendRouterCalls(t, query, calls) || sent
+			continue
+		}
 		call := query.Request.(PluginCall)
 		if _, done := w.answers.AnswerTo(query); done {
 			t.Fatalf("%s of %s is asked although its answer is known", call.Operation, call.Plugin)
@@ -70,6 +74,7 @@ func (w *world) sendQueries(t testingT, queries []release.Query) bool {
 
 // finishCalls answers the calls in flight, except to plugins that hang.
 func (w *world) finishCalls() {
+	w.finishRouterCalls()
 	for id, call := range w.calls {
 		behavior := w.replies[call.Plugin]
 		result := map[argov1.StepPluginOperation]*pluginResult{

@@ -38,6 +38,7 @@ import (
 //	workload pods=3     sets the number of pods of the workload, or with generation=2 its generation
 //	plugin name         configures a step plugin; YAML describes its behavior, see pluginBehavior. disabled: its steps are
 //	                    skipped; refused: it cannot be called; lost: it is no longer configured
+//	router-plugin name  configures a router plugin; YAML describes its behavior, see routerBehavior. refused: it cannot be called
 //	status              YAML merged into the status, as users patch it
 //	after 10s           advances the time
 //
@@ -161,6 +162,8 @@ func (w *world) runCommand(t *testing.T, d *datadriven.TestData) {
 		w.setWorkload(t, d)
 	case "plugin":
 		w.configurePlugin(t, d)
+	case "router-plugin":
+		w.configureRouterPlugin(t, d)
 	case "status":
 		overlay(&w.status)
 	case "after":

@@ -78,6 +78,9 @@ func planServiceSelection(f facts, name string, rs ReplicaSet, guarded bool) out
 	if managed && from == rs.Hash && !service.RecordOutdated {
 		return outcome{}
 	}
+	if awaitsRouterPlugins(f, name, rs) {
+		return gateOutcome(release.NewWaitingGate("services", release.ByCluster, fmt.Sprintf("Service %s waits until the router plugins have confirmed the current route", name)))
+	}
 	if needed := podsNeededForSelection(f, rs, managed); guarded && from != rs.Hash && rs.Available < needed {
 		return gateOutcome(release.NewWaitingGate("services", release.ByCluster,
 			fmt.Sprintf("Service %s waits for pods of %s: %d of %d available", name, rs.Name, rs.Available, needed)))

@@ -43,9 +43,11 @@ type Snapshot struct {
 	Pods []Pod
 	// Router is the observed state of the route, if the strategy has one.
 	Router Router
-	// StepPlugins are the configured step plugins that the steps name. Answers are the answers to calls of them.
-	StepPlugins map[string]StepPlugin
-	Answers     release.Answers
+	// StepPlugins are the configured step plugins that the steps name, RouterPlugins the router plugins that trafficRouting
+	// names and that are not built in. Answers are the answers to calls of both.
+	StepPlugins   map[string]StepPlugin
+	RouterPlugins map[string]RouterPlugin
+	Answers       release.Answers
 	// Workload is the workload that spec.workloadRef names; nil: none.
 	Workload *WorkloadScale
 	// FormerWorkloads are Deployments that this Rollout has scaled down and no longer refers to.

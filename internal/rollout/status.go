@@ -70,7 +70,11 @@ func withPause(f facts, s argov1.RolloutStatus, reason argov1.PauseReason) argov
 	}
 	s.PauseConditions = append(slices.Clip(s.PauseConditions), argov1.PauseCondition{Reason: reason, StartTime: metav1.NewTime(f.Now)})
 	s.ControllerPause = true
-	s.Serin = &argov1.SerinStatus{PausedAt: new(metav1.NewMicroTime(f.Now))}
+	serin := argov1.SerinStatus{PausedAt: new(metav1.NewMicroTime(f.Now))}
+	if s.Serin != nil {
+		serin.RouterPlugins = s.Serin.RouterPlugins
+	}
+	s.Serin = &serin
 	return s
 }
 
@@ -154,6 +158,9 @@ func swapPingPong(stable argov1.PingPongType) argov1.PingPongType {
 func completeStatus(f facts, t transition, plugins pluginPlan) transition {
 	if !f.usesRouter() {
 		t.status.Canary.Weights = nil
+	}
+	if route := routeOfPlugins(t.status); len(f.RouterPlugins) == 0 && route.Route != "" {
+		t.status.Serin = withRouterPlugins(t.status.Serin, argov1.RouterPluginsStatus{Number: route.Number})
 	}
 	t.status = recordPodsBeforeReturn(f, t.status)
 	t = abortAfterDeadline(f, t)

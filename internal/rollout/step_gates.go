@@ -30,6 +30,8 @@ type StepState struct {
 	EndpointsGate *release.Gate
 	// RouterGate is the gate of a router that has not applied the weight yet; nil: it has, or cannot report it.
 	RouterGate *release.Gate
+	// RouterPluginGate is the gate of a router plugin that has not confirmed the route yet; nil: there is none, or all have.
+	RouterPluginGate *release.Gate
 	// PluginGate is the gate of a step plugin without a final result; nil: the status contains the result.
 	PluginGate *release.Gate
 }
@@ -117,6 +119,9 @@ func weightVerified(v StepState) release.Gate {
 	if v.EndpointsGate != nil {
 		return *v.EndpointsGate
 	}
+	if v.RouterPluginGate != nil {
+		return *v.RouterPluginGate
+	}
 	if v.RouterGate != nil {
 		return *v.RouterGate
 	}
@@ -203,6 +208,9 @@ func managedRouteSet(v StepState) release.Gate {
 	}
 	if !v.ManagedRouteSet {
 		return release.NewWaitingGate("route", release.ByCluster, "not applied yet")
+	}
+	if v.RouterPluginGate != nil {
+		return *v.RouterPluginGate
 	}
 	return release.NewPassingGate("route", "set")
 }

@@ -29,6 +29,8 @@ type trafficPlan struct {
 	endpointsGate *release.Gate
 	// routerGate is the gate of a router that has not applied its weights yet; nil: it has, or cannot report it.
 	routerGate *release.Gate
+	// plugins is the state of the router plugins for this route.
+	plugins routerPluginPlan
 }
 
 // planTraffic decides about the weights in the router and in the status. Pods are removed only after their traffic.
@@ -77,8 +79,9 @@ func planTraffic(f facts) trafficPlan {
 	if first := weightsBeforeSwitch(f, weights); first != nil {
 		t.trafficEffects = append(t.trafficEffects, newTrafficRouted(f, *first, trafficSplit{}))
 	}
-	t.trafficEffects = append(t.trafficEffects, newTrafficRouted(f, weights, desired))
-	t.weights = &weights
+	routed := newTrafficRouted(f, weights, desired)
+	t.trafficEffects = append(t.trafficEffects, routed)
+	t.weights, t.plugins = &weights, planRouterPlugins(f, routed)
 	return confirmWeights(f, t)
 }
 
@@ -392,6 +395,8 @@ func confirmWeights(f facts, t trafficPlan) trafficPlan {
 		gate := awaitRouter(f, release.NewWaitingGate("weight", release.ByCluster, textWeightNotApplied), reason)
 		t.gates, t.routerGate = append(t.gates, gate), &gate
 	}
+	recorded.Verified = t.plugins.verified(recorded.Verified, previous, unchanged)
+	t = t.withRouterPlugins()
 	if text := weightsUpdatedText(previous, *t.weights); text != "" {
 		t.events = append(t.events, release.Event{Type: release.Normal, Reason: "TrafficWeightUpdated", Message: text, InStatus: true})
 	}
@@ -418,6 +423,9 @@ func (t trafficPlan) recordWeights(f facts, status argov1.RolloutStatus) argov1.
 		return status
 	}
 	status.Canary.Weights = t.recordedWeights
+	if t.plugins.planned {
+		status.Serin = withRouterPlugins(status.Serin, t.plugins.route)
+	}
 	switch found, routing := f.Router.LoadBalancers, f.Spec.Strategy.Canary.TrafficRouting; {
 	case len(found) == 0 || routing.ALB == nil:
 	case len(routing.ALB.Ingresses) > 0:

@@ -52,7 +52,10 @@ type world struct {
 	replies             map[string]pluginBehavior
 	answers             release.Answers
 	calls               map[string]PluginCall // in flight, by the ID of the query
-	queueSlot           *release.QueueState   // of a release that may start
+	routerPlugins       map[string]RouterPlugin
+	routerReplies       map[string]routerBehavior
+	routerCalls         map[string]RouterCalls // in flight, by the ID of the query
+	queueSlot           *release.QueueState    // of a release that may start
 	count               int
 
 	// become returns how many pods of a ReplicaSet exist and are available after a while; nil: all.
@@ -78,6 +81,7 @@ func newWorld(spec argov1.RolloutSpec) *world {
 		now: noon, template: "v1", generation: 1, spec: spec, verdict: argov1.AnalysisPhaseRunning, outcome: argov1.AnalysisPhaseRunning,
 		ready: map[string]int32{}, readyLongEnough: map[string]int32{}, services: map[string]Service{}, labels: map[string]*argov1.PodTemplateMetadata{},
 		plugins: map[string]StepPlugin{}, replies: map[string]pluginBehavior{}, answers: release.Answers{}, calls: map[string]PluginCall{},
+		routerCalls: map[string]RouterCalls{},
 	}
 }
 
@@ -97,7 +101,7 @@ func (w *world) snapshot(t testingT) Snapshot {
 		Now: w.now, Namespace: "shop", Name: "cart", UID: "uid", Generation: w.generation, RevisionAnnotation: w.revision, WorkloadGenerationAnnotation: w.workloadGeneration,
 		Spec: *w.spec.DeepCopy(), ValidationError: w.problem, ReplicaSets: slices.Clone(w.sets), Hash: "hash-" + w.template, Selector: "app=cart",
 		Services: w.observedServices(), AnalysisRuns: slices.Clone(w.runs), Experiments: slices.Clone(w.experiments), Router: w.router,
-		Workload: w.workload, StepPlugins: maps.Clone(w.plugins), Answers: maps.Clone(w.answers),
+		Workload: w.workload, StepPlugins: maps.Clone(w.plugins), RouterPlugins: maps.Clone(w.routerPlugins), Answers: maps.Clone(w.answers),
 	}
 	if err := json.Unmarshal(text, &s.Status); err != nil {
 		t.Fatalf("%v", err)
@@ -247,6 +251,7 @@ func (w *world) reconcile(t testingT) bool {
 	if dies {
 		clear(w.answers) // they are in memory only
 		clear(w.calls)
+		clear(w.routerCalls)
 		return true
 	}
 	if !w.hasty {

@@ -238,10 +238,13 @@ func TestRoutersOfARollout(t *testing.T) {
 		t.Errorf("order (-want +got):\n%s", diff)
 	}
 
-	_, err = gateways.ForRollout(cartRollout(`{"plugins":{"acme/edge":{}}}`).Spec.Strategy.Canary.TrafficRouting)
-	const message = `spec.strategy.canary.trafficRouting.plugins names "acme/edge", but Serin does not run external plugins: built in is argoproj-labs/gatewayAPI`
-	if !errors.Is(err, traffic.ErrUnsupported) || err.Error() != message {
-		t.Errorf("a plugin that is not built in: %v", err)
+	mixed := cartRollout(`{"plugins":{"acme/edge":{},"argoproj-labs/gatewayAPI":{},"acme/dns":{}},"nginx":{}}`).Spec.Strategy.Canary.TrafficRouting
+	if diff := cmp.Diff([]string{"acme/dns", "acme/edge"}, gateways.ExternalPlugins(mixed)); diff != "" {
+		t.Errorf("plugins that are not built in (-want +got):\n%s", diff)
+	}
+	external := cartRollout(`{"plugins":{"acme/edge":{}}}`).Spec.Strategy.Canary.TrafficRouting
+	if routers, err := gateways.ForRollout(external); len(routers) != 0 || err != nil {
+		t.Errorf("a plugin that is not built in: %v, %v", routers, err)
 	}
 	if routers, err := gateways.ForRollout(nil); routers != nil || err != nil {
 		t.Errorf("without trafficRouting: %v, %v", routers, err)

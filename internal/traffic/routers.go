@@ -52,7 +52,8 @@ func RouterNames(routing *argov1.RolloutTrafficRouting) []string {
 	return append(names, slices.Sorted(maps.Keys(routing.Plugins))...)
 }
 
-// ForRollout returns the routers that a spec names, in the order of RouterNames. Errors: ErrUnsupported.
+// ForRollout returns the routers that a spec names, in the order of RouterNames, without those of ExternalPlugins. Errors:
+// ErrUnsupported.
 func (r Registry) ForRollout(routing *argov1.RolloutTrafficRouting) ([]Router, error) {
 	var out []Router
 	for _, name := range RouterNames(routing) {
@@ -62,8 +63,9 @@ func (r Registry) ForRollout(routing *argov1.RolloutTrafficRouting) ([]Router, e
 		}
 		switch {
 		case renderer == nil && isPlugin(name):
-			return nil, Refuse(ErrUnsupported, "spec.strategy.canary.trafficRouting.plugins names %q, but Serin does not run external plugins: built in %s",
-				name, builtInPlugins(slices.DeleteFunc(r.routerNames(), func(name string) bool { return !isPlugin(name) })))
+			continue
+		case renderer == nil && routing.Plugins[name] != nil:
+			return nil, Refuse(ErrUnsupported, "spec.strategy.canary.trafficRouting.plugins names %q: the name of a plugin has the form namespace/name", name)
 		case renderer == nil:
 			return nil, Refuse(ErrUnsupported, "spec.strategy.canary.trafficRouting.%s is not supported: use another router", name)
 		}
@@ -105,15 +107,16 @@ func nothingExists(ref Ref) (Objects, error) { return Objects{{Ref: ref}}, nil }
 // isPlugin reports whether a router is configured under plugins.
 func isPlugin(name string) bool { return strings.Contains(name, "/") }
 
-func builtInPlugins(plugins []string) string {
-	switch len(plugins) {
-	case 0:
-		return "is none"
-	case 1:
-		return "is " + plugins[0]
-	default:
-		return "are " + strings.Join(plugins, ", ")
-	}
+// ExternalPlugins are the names of the plugins in a spec that are not built in, sorted. A process of its own serves each of them. A
+// plugin that is built in is never served by a process: an administrator who comes from Argo Rollouts has it in the configuration of
+// plugins, because Argo Rollouts needs it there, and not because a process is preferred.
+func (r Registry) ExternalPlugins(routing *argov1.RolloutTrafficRouting) []string {
+	return slices.DeleteFunc(RouterNames(routing), func(name string) bool { return !isPlugin(name) || r.Rollout[name] != nil })
+}
+
+// BuiltInPlugins are the names of the plugins that are built in, sorted.
+func (r Registry) BuiltInPlugins() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(r.Rollout)), func(name string) bool { return !isPlugin(name) })
 }
 
 // routerNames are the registered routers of Rollouts: those with a field of their own in the order of routerFields, then the
@@ -125,7 +128,7 @@ func (r Registry) routerNames() []string {
 			names = append(names, router.name)
 		}
 	}
-	return append(names, slices.DeleteFunc(slices.Sorted(maps.Keys(r.Rollout)), func(name string) bool { return !isPlugin(name) })...)
+	return append(names, r.BuiltInPlugins()...)
 }
 
 // Target is the Rollout as this router sees it, with the current names of the Services of the two sides.

@@ -398,9 +398,24 @@ type SerinStatus struct {
 	// requests in the meantime.
 	// +optional
 	CarriedBy *int32 `json:"carriedBy,omitempty"`
+	// RouterPlugins is the route that router plugins apply. It is absent if the Rollout never had a router plugin.
+	// +optional
+	RouterPlugins *RouterPluginsStatus `json:"routerPlugins,omitempty"`
 	// Queue is the position of a release that waits for other releases to end.
 	// +optional
 	Queue *QueuePlace `json:"queue,omitempty"`
+}
+
+// RouterPluginsStatus is the route that router plugins apply.
+type RouterPluginsStatus struct {
+	// Route identifies the route. It is written before the plugins are called, and empty while the spec names none.
+	// +optional
+	Route string `json:"route,omitempty"`
+	// Number counts the routes, so that a route differs from an earlier equal one.
+	Number int64 `json:"number"`
+	// Confirmed is true once all plugins have applied the route, and verified it if they can.
+	// +optional
+	Confirmed bool `json:"confirmed,omitempty"`
 }
 
 // QueuePlace is a position in the queue of releases. It exists because the number of releases in progress is limited.

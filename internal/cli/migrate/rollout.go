@@ -72,6 +72,8 @@ func rolloutOutcome(observed *ObservedRollout, r *explain.Release) (Outcome, []s
 		return Blocked, []string{withFullStop("A change would be refused: " + observed.Refused)}
 	case len(stepPlugins(s)) > 0:
 		return Blocked, []string{fmt.Sprintf("Its steps call %s. Serin calls plugins only with the flag --allow-plugins: without it, the release would wait indefinitely. Set the flag (docs/plugins.md), or remove the step.", strings.Join(stepPlugins(s), ", "))}
+	case len(s.RouterPlugins) > 0:
+		return Blocked, []string{fmt.Sprintf("Its traffic is routed by %s. Serin calls plugins only with the flag --allow-plugins: without it, no weight would be set. Set the flag (docs/plugins.md), or use a router that is built in.", strings.Join(routerPlugins(s), ", "))}
 	case s.Status.Phase == "":
 		return Continue, []string{"No controller has observed it yet: Serin would deploy its first revision."}
 	case createsReplicaSet(observed.Decision):
@@ -127,6 +129,15 @@ func stepPlugins(s rollout.Snapshot) []string {
 		if step.Plugin != nil && !s.StepPlugins[step.Plugin.Name].Disabled {
 			out = append(out, "plugin "+step.Plugin.Name)
 		}
+	}
+	return out
+}
+
+// routerPlugins returns the plugins that route the traffic and are not built in.
+func routerPlugins(s rollout.Snapshot) []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(s.RouterPlugins)) {
+		out = append(out, "plugin "+name)
 	}
 	return out
 }

@@ -39,6 +39,8 @@ type Observer struct {
 	Queries *queryrunner.Runner
 	// StepPlugins calls step plugins; nil: they are off.
 	StepPlugins *StepPlugins
+	// RouterPlugins calls router plugins; nil: they are off.
+	RouterPlugins *RouterPlugins
 	// Queue is the queue of releases that exceed the concurrency limit; nil: there is no limit. Add registers the Rollouts of this
 	// process in it.
 	Queue *queue.Queue
@@ -103,7 +105,7 @@ func (o *Observer) observe(ctx context.Context, object *argov1.Rollout, now time
 	}
 	for _, observe := range []func(context.Context, *observation) error{
 		o.observeWorkload, o.observeFormerWorkloads, o.observeReplicaSets, o.observeServices, o.observeEndpoints,
-		o.observeAnalysisRuns, o.observeExperiments, o.observePods, o.observeRoute, o.observeLoadBalancers, o.observeStepPlugins,
+		o.observeAnalysisRuns, o.observeExperiments, o.observePods, o.observeRoute, o.observeLoadBalancers, o.observeStepPlugins, o.observeRouterPlugins,
 		o.validate, o.observeQueueSlot,
 	} {
 		if err := observe(ctx, s); err != nil {

@@ -152,7 +152,7 @@ func (r *Reconciler) reconcile(ctx context.Context, object *argov1.Rollout) (rec
 	r.memory.Do(key, func(e *rolloutMemory) { e.routedStatuses, e.routedKnown = s.routedStatuses(), true })
 	r.memory.ResetBackoff(key, reconciler.LostRace)
 	r.reporter.report(ctx, s, decision)
-	if err := r.submitPluginCalls(ctx, s, decision); err != nil {
+	if err := errors.Join(r.submitRouterCalls(ctx, s, decision), r.submitPluginCalls(ctx, s, decision)); err != nil {
 		return r.frame.RetryLater(ctx, key, err)
 	}
 	r.memory.ScheduleWake(key, decision.Wake)
@@ -233,6 +233,9 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	if r.StepPlugins != nil {
 		r.StepPlugins.Calls.Forget(key)
 	}
+	if r.RouterPlugins != nil {
+		r.RouterPlugins.Calls.Forget(key)
+	}
 	r.memory.Forget(key)
 	r.newest.forget(key)
 	r.dependents.Forget(key)
@@ -250,6 +253,9 @@ func (r *Reconciler) Footprint() reconciler.Footprint {
 	}
 	if r.StepPlugins != nil {
 		parts["step-plugins"] = r.StepPlugins.Calls.Keys()
+	}
+	if r.RouterPlugins != nil {
+		parts["router-plugins"] = r.RouterPlugins.Calls.Keys()
 	}
 	if r.Notifications != nil {
 		parts["notifications"] = r.Notifications.Keys(argov1.RolloutKind)

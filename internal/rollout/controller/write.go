@@ -62,7 +62,7 @@ func newSerinStatus(status argov1.RolloutStatus, explanation reconciler.Explanat
 		serin.PausedAt = status.Serin.PausedAt
 	}
 	if status.Serin != nil {
-		serin.CarriedBy = status.Serin.CarriedBy
+		serin.CarriedBy, serin.RouterPlugins = status.Serin.CarriedBy, status.Serin.RouterPlugins
 	}
 	if status.CurrentPodHash != status.StableRS {
 		serin.Release = status.CurrentPodHash
@@ -75,8 +75,8 @@ func newSerinStatus(status argov1.RolloutStatus, explanation reconciler.Explanat
 
 func withoutGates(status argov1.RolloutStatus) argov1.RolloutStatus {
 	var serin *argov1.SerinStatus
-	if status.Serin != nil && status.Serin.Queue != nil {
-		serin = &argov1.SerinStatus{Queue: status.Serin.Queue}
+	if status.Serin != nil && (status.Serin.Queue != nil || status.Serin.RouterPlugins != nil) {
+		serin = &argov1.SerinStatus{Queue: status.Serin.Queue, RouterPlugins: status.Serin.RouterPlugins}
 	}
 	status.Serin = serin
 	return status
