@@ -5,6 +5,8 @@
 package plugintest
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,7 +22,8 @@ var build = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(cache, "serin-test", "testplugin")
+	sum := sha256.Sum256([]byte(folder)) // two checkouts may have different plugins
+	path := filepath.Join(cache, "serin-test", "testplugin-"+hex.EncodeToString(sum[:4]))
 	cmd := exec.Command("go", "build", "-o", path, "./testplugin") //nolint:gosec // a constant program
 	cmd.Dir, cmd.Stderr, cmd.Env = folder, os.Stderr, append(os.Environ(), "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0")
 	return path, cmd.Run()

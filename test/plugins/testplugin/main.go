@@ -25,8 +25,13 @@ type behavior struct {
 	Value   string `json:"value"`
 	// Echo returns the received object.
 	Echo bool `json:"echo"`
+	// Call limits the behavior to calls whose text begins with it. Once is a file that limits it to one call: it is created then.
+	Call string `json:"call"`
+	Once string `json:"once"`
 	// Journal is a file to which each call is appended.
 	Journal string `json:"journal"`
+	// State is a file with the route of a router.
+	State string `json:"state"`
 }
 
 // allocated is the memory of the behavior allocate.
@@ -43,6 +48,22 @@ func parse(config json.RawMessage) behavior {
 	return b
 }
 
+// applies reports whether the behavior applies to a call.
+func (b behavior) applies(operation string) bool {
+	if !strings.HasPrefix(operation, b.Call) {
+		return false
+	}
+	if b.Once == "" {
+		return true
+	}
+	file, err := os.OpenFile(b.Once, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return false
+	}
+	_ = file.Close()
+	return true
+}
+
 // act does what a call does before it returns. It returns the error of the call.
 func (b behavior) act(operation string) types.RpcError {
 	if b.Journal != "" {
@@ -52,6 +73,9 @@ func (b behavior) act(operation string) types.RpcError {
 		}
 		_, _ = fmt.Fprintln(file, operation)
 		_ = file.Close()
+	}
+	if !b.applies(operation) {
+		return types.RpcError{}
 	}
 	switch b.Behavior {
 	case "hang":
