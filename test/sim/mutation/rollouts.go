@@ -365,6 +365,18 @@ var Rollouts = []Mutant{
 		"internal/rollout/plugins.go",
 		"argov1.DurationString(backoff.String())", "argov1.DurationString((backoff / 4).String())", 30,
 	},
+	{
+		"a router plugin that counts as confirmed too early",
+		"I45",
+		"internal/rollout/routerplugin.go",
+		"f.pluginsUnconfirmed = !p.route.Confirmed", "f.pluginsUnconfirmed = false", 300,
+	},
+	{
+		"routes of a router plugin that share their number",
+		"I46",
+		"internal/rollout/routerplugin.go",
+		"Number: p.route.Number + 1}", "Number: max(p.route.Number, 1)}", 30,
+	},
 }
 
 // RolloutsElsewhere contains the invariants that no single run of Rollouts can violate, and the tests that cover them.

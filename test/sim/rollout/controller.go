@@ -47,6 +47,8 @@ type process struct {
 	jobs       *measure.Jobs
 	// stepPlugins are those of the controller of Rollouts.
 	stepPlugins *controller.StepPlugins
+	// routerPlugins are those of the same controller.
+	routerPlugins *controller.RouterPlugins
 }
 
 // The maximum numbers of measurements in flight, in total and per run.
@@ -84,12 +86,12 @@ func (p *process) newLauncher(readYourWrites client.Client) *launch.Launcher {
 // Controller implements sim.Kind.
 func (k *Rollouts) Controller(i *sim.Instance) sim.Controller {
 	p := k.process(i)
-	p.stepPlugins = p.newStepPlugins()
+	p.stepPlugins, p.routerPlugins = p.newStepPlugins(), p.newRouterPlugins()
 	readYourWrites := readyourwrites.New(i.Client, i.Reader, i.Clock)
 	real := controller.New(controller.Parts{
 		Observer: controller.Observer{
 			Client: readYourWrites, Reader: i.Reader, Runs: p.newLauncher(readYourWrites), Routers: k.routers, Applier: &traffic.Applier{Client: readYourWrites},
-			MarkedKinds: k.routers.MarkedKinds(), StepPlugins: p.stepPlugins,
+			MarkedKinds: k.routers.MarkedKinds(), StepPlugins: p.stepPlugins, RouterPlugins: p.routerPlugins,
 		},
 		Shards: i.Shards, Clock: i.Clock, Recorder: p.rolloutEvents, OngoingEvents: &telemetry.OngoingEvents{}, Metrics: p.metrics,
 		Watch: func(kinds []schema.GroupVersionKind) error {
@@ -166,6 +168,7 @@ func (p *process) newController(real reconcile.Reconciler, watched []schema.Grou
 		p.events.Flush()
 		p.sendMeasurements()
 		p.sendPluginCalls()
+		p.sendRouterCalls()
 	}}
 }
 

@@ -58,6 +58,9 @@ func (k *Rollouts) addOptionalFeatures(r *Release) {
 		{PingPong, 0.35, func(r *Release) bool { return r.Provider != actors.NoRouter }, func(r *Release, _ *sim.Stream) { r.usePingPong() }},
 		{Subsets, 0.4, func(r *Release) bool { return istio(r) && r.pingPong() == nil }, func(r *Release, s *sim.Stream) { r.useSubsets(s.Chance(0.5)) }},
 		{StepPlugins, 0.2, func(r *Release) bool { return r.Spec.Strategy.Canary != nil }, (*Release).addPluginSteps},
+		{RouterPlugins, 0.25, func(r *Release) bool {
+			return r.Spec.Strategy.Canary != nil && r.Spec.Strategy.Canary.TrafficRouting != nil
+		}, (*Release).addRouterPlugin},
 		{Jobs, 0.3, func(r *Release) bool { return !r.secret }, (*Release).drawJobMetrics},
 	} {
 		s := k.World.Draws.Stream(string(extra.class) + "/" + r.Key.Name)

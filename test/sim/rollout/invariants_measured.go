@@ -32,14 +32,18 @@ func requestOf(h actors.QuerySent) analysis.MeasurementRequest {
 	return request
 }
 
-// isPluginCall reports whether an event is about a call of a step plugin, which is not a measurement.
+// isPluginCall reports whether an event is about a call of a step plugin or a router plugin, which is not a measurement.
 func isPluginCall(event any) bool {
 	query, _ := event.(actors.QuerySent)
 	if h, ok := event.(actors.QueryAnswered); ok {
 		query = h.QuerySent
 	}
-	_, ok := query.Query.Request.(controller.PluginRequest)
-	return ok
+	switch query.Query.Request.(type) {
+	case controller.PluginRequest, controller.RouterPluginRequest:
+		return true
+	default:
+		return false
+	}
 }
 
 func measurementOf(h actors.QuerySent) measurement {

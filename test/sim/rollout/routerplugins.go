@@ -1,0 +1,117 @@
+package rollout
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/serin-dev/serin/internal/queryrunner"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/rollout"
+	"github.com/serin-dev/serin/internal/rollout/controller"
+	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/actors"
+)
+
+// RouterPlugins is the class of releases whose traffic is also routed by a plugin.
+const RouterPlugins sim.FaultClass = "router-plugin"
+
+// routerPluginName is that plugin.
+const routerPluginName = "sim/router"
+
+// routerPluginFaultRate is the probability with which each selected class of faults affects a query.
+const routerPluginFaultRate = 0.15
+
+// routerCalled is the event that the plugin has executed calls: all of the request, or those before a fault.
+type routerCalled struct {
+	key      queryrunner.Key
+	request  controller.RouterPluginRequest
+	executed []rollout.RouterCall
+}
+
+// addRouterPlugin adds the plugin to the routers of a release.
+func (r *Release) addRouterPlugin(*sim.Stream) {
+	routing := r.Spec.Strategy.Canary.TrafficRouting
+	if routing.Plugins == nil {
+		routing.Plugins = map[string]json.RawMessage{}
+	}
+	routing.Plugins[routerPluginName] = json.RawMessage(`{"edge":"a"}`)
+}
+
+// newRouterPlugins returns the router plugins of a process.
+func (p *process) newRouterPlugins() *controller.RouterPlugins {
+	enqueue := p.instance.Enqueue
+	calls := queryrunner.New(p.instance.Clock, maxPluginsInFlight, nil, func(key types.NamespacedName) { enqueue(reconcile.Request{NamespacedName: key}) })
+	calls.RequirePermission(func(string) error { return p.instance.CheckLease() })
+	return &controller.RouterPlugins{Find: func(string) rollout.RouterPlugin { return rollout.RouterPlugin{} }, Calls: calls}
+}
+
+// sendRouterCalls sends the calls that are queued.
+func (p *process) sendRouterCalls() {
+	for p.routerPlugins != nil && p.instance.Alive() {
+		query, ok := p.routerPlugins.Calls.TakeNext(context.Background())
+		if !ok {
+			return
+		}
+		p.rollouts.services.callRouterPlugin(p, query)
+	}
+}
+
+// callRouterPlugin delivers calls to the plugin, and schedules the answer. The calls are executed at once: a fault decides how many
+// of them, and what Serin learns about it.
+func (e *externalServices) callRouterPlugin(p *process, query queryrunner.RunningQuery) {
+	request, ok := query.Query.Request.(controller.RouterPluginRequest)
+	if !ok {
+		e.World.Violate("simulator", "query %T is unknown", query.Query.Request)
+		return
+	}
+	call, received := e.Services.Receive(p.instance, p.routerPlugins.Calls, query, query.Query.ID)
+	if !received {
+		return
+	}
+	call.Then, call.Flush = func(do func()) { p.instance.After(0, do) }, p.sendRouterCalls
+	call.Describe = func(answer release.Answer) string {
+		return fmt.Sprintf("%s: %s %v%s", query.Query.ID, answer.Outcome, answer.Detail, answer.Text)
+	}
+	executed, after, answer := e.drawRouterAnswer(query, request)
+	if call.Scheduled(sim.LoseAnswer) {
+		answer = release.Answer{Outcome: release.Unreachable, Text: "SetWeight rpc call error: connection is shut down"}
+	}
+	e.World.Publish(routerCalled{query.Key, request, request.Calls[:executed]})
+	call.AnswerAfter(after, answer)
+}
+
+// drawRouterAnswer returns how many calls the plugin executes, the delay after which it answers, and the answer. The faults are those
+// of all external services.
+func (e *externalServices) drawRouterAnswer(query queryrunner.RunningQuery, request controller.RouterPluginRequest) (int, time.Duration, release.Answer) {
+	s := e.Services.AnswerStream(query.Key.Name + "/" + query.Query.ID)
+	after, late := s.Skewed(20*time.Millisecond, 2*time.Second), s.Between(5*time.Second, 40*time.Second)
+	part, lags := s.Int(0, len(request.Calls)), s.Chance(0.3)
+	answer := release.Answer{Outcome: release.Yes}
+	if request.Calls[0].Method == rollout.RouterVerifyWeight {
+		answer.Detail = rollout.RouterVerified
+		if lags {
+			answer.Detail = rollout.RouterNotVerified
+		}
+	}
+	switch actors.DrawFault(e.World, s, routerPluginFaultRate, actors.MetricFaults...) {
+	case actors.MetricHang: // the host ends the process then
+		return part, pluginTimeout, release.Answer{Outcome: release.Unreachable, Text: "SetWeight rpc call error: no answer within 1m0s"}
+	case actors.MetricError:
+		return part, after, release.Answer{Outcome: release.Unreachable, Text: "SetWeight rpc call error: connection is shut down"}
+	case actors.MetricNoData:
+		return 0, after, release.Answer{Outcome: release.Broken, Text: "it cannot be started"}
+	case actors.MetricNaN:
+		if answer.Detail != nil {
+			answer.Detail = rollout.RouterVerification("purple")
+		}
+	case actors.MetricLate:
+		after = late
+	default: // no fault
+	}
+	return len(request.Calls), after, answer
+}
