@@ -64,109 +64,117 @@ type pluginPlan struct {
 	events []release.Event
 }
 
-// pluginPlanner builds a pluginPlan.
-type pluginPlanner struct {
-	facts
-	pluginPlan
-}
-
 // planStepPlugins records the answers of step plugins and decides about the next call: Run during a step, Abort for each
 // executed plugin of an aborted release in reverse order, and Terminate for a running plugin whose step is skipped. There
 // is one call at a time.
 func planStepPlugins(f facts) pluginPlan {
-	p := &pluginPlanner{facts: f, pluginPlan: pluginPlan{statuses: slices.Clone(f.Status.Canary.StepPluginStatuses)}}
+	plan := planPluginCall(f)
+	if plan.gate != nil && plan.gate.Verdict == release.Fail {
+		plan.events = append(plan.events, release.Event{
+			Type: release.Warning, Reason: reasonReconciliation, Persistent: true,
+			Message: "Reconciliation failed with error: step plugin " + plan.gate.Message,
+		})
+	}
+	return plan
+}
+
+func planPluginCall(f facts) pluginPlan {
+	statuses := f.Status.Canary.StepPluginStatuses
 	advancing := !f.Status.Abort && !isPromoted(f.Status) && f.hasDistinctStable()
 	step, stepping := pods.StepAt(f.steps(), f.Status.CurrentStepIndex)
 	if advancing && f.Status.AbortedAt != nil {
-		p.statuses = nil // from before the retry
+		statuses = nil // from before the retry
 	}
 	switch {
 	case f.Status.Abort:
-		p.endCalls(argov1.StepPluginAbort, f.steps())
+		return endPlugins(f, statuses, argov1.StepPluginAbort)
 	case f.Status.PromoteFull || isPromoted(f.Status) || f.inRollbackWindow:
-		p.endCalls(argov1.StepPluginTerminate, f.steps())
+		return endPlugins(f, statuses, argov1.StepPluginTerminate)
 	case advancing && stepping && step.Plugin != nil:
-		p.runStep(*f.Status.CurrentStepIndex, *step.Plugin)
+		return runPlugin(f, statuses, *step.Plugin)
+	default:
+		return pluginPlan{statuses: statuses}
 	}
-	return p.pluginPlan
 }
 
-// runStep records the answer of the plugin of the current step and evaluates its gate.
-func (p *pluginPlanner) runStep(index int32, step argov1.PluginStep) {
-	status := p.find(index, step.Name, argov1.StepPluginRun)
-	plugin := p.StepPlugins[step.Name]
+// runPlugin records the answer of the plugin of the current step and evaluates its gate.
+func runPlugin(f facts, statuses []argov1.StepPluginStatus, step argov1.PluginStep) pluginPlan {
+	status := argov1.StepPluginStatus{Index: *f.Status.CurrentStepIndex, Name: step.Name, Operation: argov1.StepPluginRun}
+	i := slices.IndexFunc(statuses, isStatusOf(status))
+	refusal := refusedPluginGate(f, step.Name)
 	switch {
-	case status != nil && (status.Disabled || isPluginCompleted(status.Phase)): // evaluated by pluginSuccessful
-		return
-	case plugin.Disabled:
-		p.record(argov1.StepPluginStatus{Index: index, Name: step.Name, Operation: argov1.StepPluginRun, Disabled: true})
-		return
-	case p.Spec.Paused, len(p.Status.PauseConditions) > 0:
-		p.setGate(release.NewWaitingGate(GatePlugin, release.ByUser, step.Name+" is not called while the rollout is paused"))
-		return
-	case p.refuses(step.Name):
-		return
-	case status == nil:
-		status = p.record(p.startedStatus(index, step.Name))
+	case i >= 0 && (statuses[i].Disabled || isPluginCompleted(statuses[i].Phase)): // evaluated by pluginSuccessful
+		return pluginPlan{statuses: statuses}
+	case f.StepPlugins[step.Name].Disabled:
+		status.Disabled = true
+		return pluginPlan{statuses: setPluginStatus(statuses, status)}
+	case f.Spec.Paused, len(f.Status.PauseConditions) > 0:
+		return pluginPlan{statuses: statuses, gate: new(release.NewWaitingGate(GatePlugin, release.ByUser, step.Name+" is not called while the rollout is paused"))}
+	case refusal != nil:
+		return pluginPlan{statuses: statuses, gate: refusal}
+	case i >= 0:
+		status = statuses[i]
+	default:
+		status = startPlugin(f, status)
 	}
-	if !p.recordRun(status, step) {
-		return
+	var events []release.Event
+	if !f.Now.Before(nextPluginCall(status)) {
+		answer, waiting := findPluginAnswer(f, status, step, argov1.StepPluginRun)
+		if waiting != nil {
+			return pluginPlan{statuses: setPluginStatus(statuses, status), gate: waiting}
+		}
+		before := status
+		status = recordPluginAnswer(status, answer)
+		if before.Phase != status.Phase || before.Executions == 0 {
+			events = reportPluginPhase(status, "transitioned to %s")
+		}
 	}
-	if next := nextPluginCall(*status); !isPluginCompleted(status.Phase) {
-		gate := release.NewTimedGate(GatePlugin, next, describePluginStatus(*status)+"; next call at "+next.UTC().Format(time.TimeOnly))
-		gate.Value, gate.Limit = string(status.Phase), string(argov1.StepPluginSuccessful)
-		p.setGate(gate)
-	}
+	return pluginPlan{statuses: setPluginStatus(statuses, status), gate: nextCallGate(status), events: events}
 }
 
-// recordRun records the answer to the due call of Run, or sets the gate that waits for it. It returns false if the gate
-// is set.
-func (p *pluginPlanner) recordRun(status *argov1.StepPluginStatus, step argov1.PluginStep) bool {
-	if p.Now.Before(nextPluginCall(*status)) {
-		return true
+// nextCallGate returns the gate that waits for the next call of Run; nil: the plugin has completed.
+func nextCallGate(status argov1.StepPluginStatus) *release.Gate {
+	if isPluginCompleted(status.Phase) {
+		return nil
 	}
-	answer, answered := p.call(*status, step, argov1.StepPluginRun, status.Executions)
-	if !answered {
-		return false
-	}
-	before, called := status.Phase, status.Executions > 0
-	recordPluginAnswer(status, answer)
-	if before != status.Phase || !called {
-		p.addTransition(*status, "transitioned to %s")
-	}
-	return true
+	next := nextPluginCall(status)
+	gate := release.NewTimedGate(GatePlugin, next, describePluginStatus(status)+"; next call at "+next.UTC().Format(time.TimeOnly))
+	gate.Value, gate.Limit = string(status.Phase), string(argov1.StepPluginSuccessful)
+	return &gate
 }
 
-// endCalls calls an operation for the steps whose plugin was executed, the last step first. It ends at the first call
+// endPlugins calls an operation for the steps whose plugin was executed, the last step first. It ends at the first call
 // without an answer, because the order of the calls matters to plugins.
-func (p *pluginPlanner) endCalls(operation argov1.StepPluginOperation, steps []argov1.CanaryStep) {
-	for i := len(p.statuses) - 1; i >= 0; i-- {
-		run := p.statuses[i]
-		if !lacksOperation(steps, p.statuses, run, operation) {
+func endPlugins(f facts, statuses []argov1.StepPluginStatus, operation argov1.StepPluginOperation) pluginPlan {
+	plan := pluginPlan{statuses: slices.Clone(statuses)}
+	for i, run := range slices.Backward(statuses) {
+		if !lacksOperation(f.steps(), plan.statuses, run, operation) {
 			continue
 		}
-		step := *steps[run.Index].Plugin
-		if p.awaitsRun(&p.statuses[i], step) {
-			return
+		step := *f.steps()[run.Index].Plugin
+		run, plan.gate = recordLastRun(f, run, step)
+		if plan.gate != nil {
+			return plan
 		}
-		run = p.statuses[i]
-		switch {
-		case !mustEndPlugin(run, operation), p.StepPlugins[run.Name].Disabled:
+		plan.statuses[i] = run
+		if !mustEndPlugin(run, operation) || f.StepPlugins[run.Name].Disabled {
 			continue
-		case p.refuses(run.Name):
-			return
 		}
-		answer, answered := p.call(run, step, operation, 0)
-		if !answered {
-			return
+		if plan.gate = refusedPluginGate(f, run.Name); plan.gate != nil {
+			return plan
+		}
+		var answer release.Answer
+		if answer, plan.gate = findPluginAnswer(f, run, step, operation); plan.gate != nil {
+			return plan
 		}
 		ended := newEndedStatus(run, operation, answer)
-		p.record(ended)
-		p.addTransition(ended, map[argov1.StepPluginOperation]string{argov1.StepPluginAbort: "aborted (%s)", argov1.StepPluginTerminate: "terminated (%s)"}[operation])
+		plan.statuses = setPluginStatus(plan.statuses, ended)
+		plan.events = append(plan.events, reportPluginPhase(ended, map[argov1.StepPluginOperation]string{argov1.StepPluginAbort: "aborted (%s)", argov1.StepPluginTerminate: "terminated (%s)"}[operation])...)
 		if operation == argov1.StepPluginTerminate {
-			return // only one step can be running
+			return plan // only one step can be running
 		}
 	}
+	return plan
 }
 
 // lacksOperation reports whether a status is that of an executed plugin for whose step the operation was not called.
@@ -194,20 +202,20 @@ func (p pluginPlan) areAborting(f facts, s argov1.RolloutStatus) bool {
 	})
 }
 
-// awaitsRun records the answer to a call of Run that was sent before the release was aborted or promoted, so that the
-// next operation receives the newest state of the plugin. It returns true while that call is in progress.
-func (p *pluginPlanner) awaitsRun(run *argov1.StepPluginStatus, step argov1.PluginStep) bool {
-	answer, sent := p.Answers[p.callID(*run, argov1.StepPluginRun, run.Executions)]
+// recordLastRun records the answer to a call of Run that was sent before the release was aborted or promoted, so that the
+// next operation receives the newest state of the plugin. It returns the gate that waits while that call is in progress.
+func recordLastRun(f facts, run argov1.StepPluginStatus, step argov1.PluginStep) (argov1.StepPluginStatus, *release.Gate) {
+	answer, sent := f.Answers[pluginCallID(f.Hash, run, argov1.StepPluginRun)]
 	switch {
 	case !sent || isPluginCompleted(run.Phase):
-		return false
+		return run, nil
 	case answer.Ended.IsZero():
-		p.setGate(release.NewWaitingGate(GatePlugin, release.ByAnswer, "waiting for the last answer of "+step.Name))
-		return true
-	case answer.Outcome != release.Broken && invalidReply(answer) == "":
-		recordPluginAnswer(run, answer)
+		return run, new(release.NewWaitingGate(GatePlugin, release.ByAnswer, "waiting for the last answer of "+step.Name))
+	case answer.Outcome == release.Broken || invalidReply(answer) != "":
+		return run, nil
+	default:
+		return recordPluginAnswer(run, answer), nil
 	}
-	return false
 }
 
 // mustEndPlugin reports whether an operation that ends a plugin is called for a step with this status.
@@ -222,41 +230,34 @@ func mustEndPlugin(run argov1.StepPluginStatus, operation argov1.StepPluginOpera
 	}
 }
 
-// refuses sets the gate of a plugin that cannot be called. It returns false if it can.
-func (p *pluginPlanner) refuses(name string) bool {
-	plugin, configured := p.StepPlugins[name]
-	refusal := plugin.Refusal
-	if !configured {
-		refusal = name + ": not configured"
+// refusedPluginGate returns the gate of a plugin that cannot be called; nil: it can.
+func refusedPluginGate(f facts, name string) *release.Gate {
+	plugin, configured := f.StepPlugins[name]
+	switch {
+	case !configured:
+		return failedPluginGate(name+": not configured", f.Now.Add(pluginRetryInterval))
+	case plugin.Refusal != "":
+		return failedPluginGate(plugin.Refusal, f.Now.Add(pluginRetryInterval))
+	default:
+		return nil
 	}
-	if refusal == "" {
-		return false
-	}
-	p.fail(refusal, p.Now.Add(pluginRetryInterval))
-	return true
 }
 
-// fail sets a failed gate that is evaluated again at a time.
-func (p *pluginPlanner) fail(message string, until time.Time) {
+// failedPluginGate returns a failed gate that is evaluated again at a time.
+func failedPluginGate(message string, until time.Time) *release.Gate {
 	gate := release.NewFailedGate(GatePlugin, release.ByUser, message)
 	gate.Until = until
-	p.setGate(gate)
-	p.events = append(p.events, release.Event{
-		Type: release.Warning, Reason: reasonReconciliation, Persistent: true,
-		Message: "Reconciliation failed with error: step plugin " + message,
-	})
+	return &gate
 }
 
-func (p *pluginPlanner) setGate(gate release.Gate) { p.gate = &gate }
-
-// call returns the valid answer to a call. If there is none, it sets the gate that asks for it, or that explains why the
-// plugin could not be called.
-func (p *pluginPlanner) call(status argov1.StepPluginStatus, step argov1.PluginStep, operation argov1.StepPluginOperation, number int32) (release.Answer, bool) {
+// findPluginAnswer returns the valid answer to the call of an operation. If there is none, it returns the gate that asks
+// for it, or that explains why the plugin could not be called.
+func findPluginAnswer(f facts, status argov1.StepPluginStatus, step argov1.PluginStep, operation argov1.StepPluginOperation) (release.Answer, *release.Gate) {
 	query := release.Query{
-		ID:      p.callID(status, operation, number),
+		ID:      pluginCallID(f.Hash, status, operation),
 		Request: PluginCall{Plugin: step.Name, Step: status.Index, Operation: operation, Config: step.Config, State: status.Status},
 	}
-	answer, answered := p.Answers.AnswerTo(query)
+	answer, answered := f.Answers.AnswerTo(query)
 	problem := ""
 	switch {
 	case !answered:
@@ -265,85 +266,76 @@ func (p *pluginPlanner) call(status argov1.StepPluginStatus, step argov1.PluginS
 	default:
 		problem = invalidReply(answer)
 	}
-	if problem != "" {
+	if answered && problem == "" {
+		return answer, nil
+	}
+	if answered {
 		query.Since = answer.Ended.Add(pluginRetryInterval)
-		if p.Now.Before(query.Since) {
-			p.fail(fmt.Sprintf("%s: %s", step.Name, problem), query.Since)
-			return answer, false
+		if f.Now.Before(query.Since) {
+			return release.Answer{}, failedPluginGate(step.Name+": "+problem, query.Since)
 		}
-		answered = false
 	}
-	if !answered {
-		p.setGate(release.NewQueryGate(GatePlugin, query, fmt.Sprintf("%s of %s in progress", operation, step.Name)))
-	}
-	return answer, answered
+	return release.Answer{}, new(release.NewQueryGate(GatePlugin, query, fmt.Sprintf("%s of %s in progress", operation, step.Name)))
 }
 
-// callID returns the ID of the query for a call. The start of the step distinguishes a release from an earlier one, and
-// the number counts the calls of a step.
-func (p *pluginPlanner) callID(status argov1.StepPluginStatus, operation argov1.StepPluginOperation, number int32) string {
-	return pluginCallID(p.Hash, status, operation, number)
-}
-
-func pluginCallID(hash string, status argov1.StepPluginStatus, operation argov1.StepPluginOperation, number int32) string {
-	started := ""
+// pluginCallID returns the ID of the query for a call. The start of the step distinguishes a release from an earlier one,
+// and the number of executions counts the calls of Run; the other operations are called once.
+func pluginCallID(hash string, status argov1.StepPluginStatus, operation argov1.StepPluginOperation) string {
+	started, number := "", int32(0)
 	if status.StartedAt != nil {
 		started = status.StartedAt.UTC().Format(time.RFC3339)
+	}
+	if operation == argov1.StepPluginRun {
+		number = status.Executions
 	}
 	return fmt.Sprintf("plugin/%s/%d/%s/%s/%d", hash, status.Index, started, operation, number)
 }
 
-// startedStatus returns the status of a step that starts. It has no phase until the plugin has answered. Its time identifies the calls of the step, so it differs from
-// that of an earlier attempt in the same second.
-func (p *pluginPlanner) startedStatus(index int32, name string) argov1.StepPluginStatus {
-	status := argov1.StepPluginStatus{Index: index, Name: name, Operation: argov1.StepPluginRun}
-	for at := p.Now.Truncate(time.Second); ; at = at.Add(time.Second) {
+// startPlugin returns the status of a step that starts. It has no phase until the plugin has answered. Its time
+// identifies the calls of the step, so it differs from that of an earlier attempt in the same second.
+func startPlugin(f facts, status argov1.StepPluginStatus) argov1.StepPluginStatus {
+	for at := f.Now.Truncate(time.Second); ; at = at.Add(time.Second) {
 		status.StartedAt = new(metav1.NewTime(at))
-		if _, used := p.Answers[p.callID(status, argov1.StepPluginRun, 0)]; !used {
+		if _, used := f.Answers[pluginCallID(f.Hash, status, argov1.StepPluginRun)]; !used {
 			return status
 		}
 	}
 }
 
-// find returns the status of an operation; nil: there is none.
-func (p *pluginPlanner) find(index int32, name string, operation argov1.StepPluginOperation) *argov1.StepPluginStatus {
-	i := slices.IndexFunc(p.statuses, func(s argov1.StepPluginStatus) bool {
-		return s.Index == index && s.Operation == operation && s.Name == name
-	})
+// isStatusOf returns a filter for the status of the same operation.
+func isStatusOf(operation argov1.StepPluginStatus) func(argov1.StepPluginStatus) bool {
+	return func(s argov1.StepPluginStatus) bool {
+		return s.Index == operation.Index && s.Name == operation.Name && s.Operation == operation.Operation
+	}
+}
+
+// setPluginStatus returns the statuses with that of an operation.
+func setPluginStatus(statuses []argov1.StepPluginStatus, status argov1.StepPluginStatus) []argov1.StepPluginStatus {
+	i := slices.IndexFunc(statuses, isStatusOf(status))
 	if i < 0 {
-		return nil
+		return append(slices.Clone(statuses), status)
 	}
-	return &p.statuses[i]
+	return slices.Concat(statuses[:i], []argov1.StepPluginStatus{status}, statuses[i+1:])
 }
 
-// record sets the status of an operation, and returns it.
-func (p *pluginPlanner) record(status argov1.StepPluginStatus) *argov1.StepPluginStatus {
-	if existing := p.find(status.Index, status.Name, status.Operation); existing != nil {
-		*existing = status
-		return existing
-	}
-	p.statuses = append(p.statuses, status)
-	return &p.statuses[len(p.statuses)-1]
-}
-
-// addTransition adds the event about the phase of an operation. The completed step has an event of its own.
-func (p *pluginPlanner) addTransition(status argov1.StepPluginStatus, format string) {
+// reportPluginPhase returns the event about the phase of an operation. The completed step has an event of its own.
+func reportPluginPhase(status argov1.StepPluginStatus, format string) []release.Event {
 	if status.Operation == argov1.StepPluginRun && status.Phase == argov1.StepPluginSuccessful {
-		return
+		return nil
 	}
 	kind := release.Normal
 	if status.Phase == argov1.StepPluginError || status.Phase == argov1.StepPluginFailed {
 		kind = release.Warning
 	}
-	p.events = append(p.events, release.Event{
+	return []release.Event{{
 		Type: kind, Reason: reasonPluginTransition,
 		Message: fmt.Sprintf("Step plugin %s (step %d) "+format, status.Name, status.Index+1, status.Phase),
-	})
+	}}
 }
 
-// recordPluginAnswer records the answer to a call of Run. An error does not overwrite the state of the plugin, because
-// the call is repeated with that state.
-func recordPluginAnswer(status *argov1.StepPluginStatus, answer release.Answer) {
+// recordPluginAnswer returns the status with the answer to a call of Run. An error does not overwrite the state of the
+// plugin, because the call is repeated with that state.
+func recordPluginAnswer(status argov1.StepPluginStatus, answer release.Answer) argov1.StepPluginStatus {
 	ended := metav1.NewTime(answer.Ended.Truncate(time.Second))
 	status.UpdatedAt, status.Backoff = &ended, ""
 	status.Executions++
@@ -351,7 +343,7 @@ func recordPluginAnswer(status *argov1.StepPluginStatus, answer release.Answer) 
 	if !ok {
 		status.Phase, status.Message = argov1.StepPluginError, answer.Text
 		status.Backoff = argov1.DurationString(pluginRetryInterval.String())
-		return
+		return status
 	}
 	status.Message = reply.Message
 	status.Phase = cmp.Or(reply.Phase, status.Phase, argov1.StepPluginRunning)
@@ -369,6 +361,7 @@ func recordPluginAnswer(status *argov1.StepPluginStatus, answer release.Answer) 
 		}
 		status.Backoff = argov1.DurationString(backoff.String())
 	}
+	return status
 }
 
 // newEndedStatus returns the status of Abort or Terminate. These operations are called once, so that one that is still

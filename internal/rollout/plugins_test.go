@@ -129,10 +129,10 @@ func formatPluginStatus(s argov1.StepPluginStatus) string {
 // count for the next attempt.
 func TestPluginAnswerOfAnEarlierAttempt(t *testing.T) {
 	started := argov1.StepPluginStatus{Name: "a", Operation: argov1.StepPluginRun, Phase: argov1.StepPluginRunning, StartedAt: new(metav1.NewTime(noon))}
-	p := &pluginPlanner{facts: facts{Snapshot: Snapshot{Now: noon.Add(300 * time.Millisecond), Hash: "h"}}}
-	p.Answers = release.Answers{p.callID(started, argov1.StepPluginRun, 0): {Began: noon, Ended: noon, Outcome: release.Yes, Detail: PluginReply{Phase: argov1.StepPluginSuccessful}}}
-	got := p.startedStatus(0, "a")
-	if _, answered := p.call(got, argov1.PluginStep{Name: "a"}, argov1.StepPluginRun, 0); answered {
+	f := facts{Snapshot: Snapshot{Now: noon.Add(300 * time.Millisecond), Hash: "h"}}
+	f.Answers = release.Answers{pluginCallID(f.Hash, started, argov1.StepPluginRun): {Began: noon, Ended: noon, Outcome: release.Yes, Detail: PluginReply{Phase: argov1.StepPluginSuccessful}}}
+	got := startPlugin(f, argov1.StepPluginStatus{Name: "a", Operation: argov1.StepPluginRun})
+	if _, waiting := findPluginAnswer(f, got, argov1.PluginStep{Name: "a"}, argov1.StepPluginRun); waiting == nil {
 		t.Errorf("the attempt that starts at %s takes an answer of the one before", got.StartedAt)
 	}
 }
