@@ -250,6 +250,13 @@ func (i *Instance) Watch(kind schema.GroupKind) {
 	}
 }
 
+// Reconnect ends the watch of a kind and lists its objects as they are now. An object that was created and deleted since the
+// last event is never observed.
+func (i *Instance) Reconnect(kind schema.GroupKind) {
+	i.enqueueChanges(i.Cache.Relist(kind, 0))
+	i.finishDelivery()
+}
+
 // scheduleCatchUp schedules the delivery of the changes that an outdated list did not contain: the watch that follows it
 // delivers them.
 func (i *Instance) scheduleCatchUp(kind schema.GroupKind) {

@@ -89,6 +89,39 @@ func (c UserClient) Write(actor, name string, kind schema.GroupKind, change func
 	return true
 }
 
+// DuringWrite performs an action once, while the first request of Serin to write an object of a kind is in progress: before its
+// effect or, if it is committed, before the response.
+func (c UserClient) DuringWrite(verb string, kind schema.GroupKind, committed bool, do func()) {
+	done := false
+	once := func(call string, of schema.GroupKind) {
+		if !done && call == verb && of == kind {
+			done = true
+			c.World.After(0, do)
+		}
+	}
+	c.World.Subscribe(func(event any) {
+		switch e := event.(type) {
+		case sim.RequestSent:
+			if !committed {
+				once(e.Call.Verb, e.Call.Kind)
+			}
+		case sim.ObjectWritten:
+			if committed && IsSerin(e.Actor) {
+				once(e.Verb, e.Kind)
+			}
+		}
+	})
+}
+
+// Reconnect ends the watches of kinds in all processes, which then observe the current objects.
+func (c UserClient) Reconnect(kinds ...schema.GroupKind) {
+	for _, process := range c.World.Instances() {
+		for _, kind := range kinds {
+			process.Reconnect(kind)
+		}
+	}
+}
+
 // DeleteOf deletes an object of a release as a user, and reports whether it was deleted.
 func (c UserClient) DeleteOf(release types.NamespacedName, name string, kind schema.GroupKind) bool {
 	deleted := c.Delete(name, kind)

@@ -9,6 +9,7 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/cluster"
+	"github.com/serin-dev/serin/test/sim/store"
 )
 
 // phaseIs returns a condition: the release is in that phase and no decision is pending.
@@ -88,7 +89,7 @@ func Stories() []Story {
 			}
 		}, Acts: []Act{shipWhenInitialized(actors.GoodVersion)}, End: succeeded},
 	}
-	return slices.Concat(stories, interruptions(), latePrimaries(), daemonSets(), []Story{rolledBackWithoutRoom()})
+	return slices.Concat(stories, interruptions(), latePrimaries(), daemonSets(), []Story{rolledBackWithoutRoom(), routeDeletedWithAWeight()})
 }
 
 // rolledBackWithoutRoom is a release that fails its checks while pods of the primary are missing, more pods are desired than
@@ -113,6 +114,23 @@ func rolledBackWithoutRoom() Story {
 			{After: 19 * time.Second, Do: func(p *users, _ *Release) { p.Cluster.LimitRoom(1) }},
 		}, End: flaggerv1.CanaryPhaseFailed,
 	}
+}
+
+// routeDeletedWithAWeight is an idle release whose route is deleted with the weight of a user, after Serin has observed the weight
+// and before it maintains the route: it is creating a Service at that moment. The canary has no pods.
+func routeDeletedWithAWeight() Story {
+	return Story{Name: "route deleted with a weight", Provider: actors.GatewayAPI, Spec: useStepWeights, Acts: []Act{
+		// By then no process can still believe that the pods of the target answer (I1).
+		{When: phaseIs(flaggerv1.CanaryPhaseInitialized), After: 5 * time.Minute, Do: func(p *users, r *Release) {
+			p.UserClient.DuringWrite(store.Create, actors.ServiceKind, false, func() {
+				p.UserClient.DeleteRoute(r.Key, r.Apex, r.Provider)
+				p.UserClient.Reconnect(actors.HTTPRouteKind)
+			})
+			p.UserClient.DeleteOf(r.Key, r.Apex+"-canary", actors.ServiceKind)
+			p.UserClient.Write("user", r.Apex, actors.HTTPRouteKind, func(o map[string]any) bool { return actors.SetCanaryWeight(o, r.isCanary, 77) })
+			p.UserClient.Reconnect(actors.ServiceKind, actors.HTTPRouteKind)
+		}},
+	}, End: flaggerv1.CanaryPhaseInitialized}
 }
 
 // latePrimaries returns stories of promotions that fail because the primary needs longer than its deadline, and that recover

@@ -90,7 +90,7 @@ var Rollouts = []Mutant{
 		"waiting for a version that no watch delivers",
 		"I9",
 		"internal/readyourwrites/boundedwait.go",
-		"stop := c.after(cacheLagTimeout, cancel)", "stop := c.after(cacheLagTimeout, func() {})", 770002410,
+		"stop := c.after(cacheLagTimeout, cancel)", "stop := c.after(cacheLagTimeout, func() {})", 0,
 	},
 	{
 		"no requeue at the end of a pause",

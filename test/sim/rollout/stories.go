@@ -10,6 +10,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim/actors"
+	"github.com/serin-dev/serin/test/sim/store"
 )
 
 // Story is a scripted release: its spec, and the actions of users. Its final state does not depend on the scheduling.
@@ -190,6 +191,7 @@ func interruptions() []Story {
 			}},
 		}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		abortedWithoutRoom(),
+		analysisRunNeverObserved(),
 		{Name: "restart", Router: actors.NoRouter, Acts: []Act{
 			{When: isHealthy, After: 5 * time.Second, Do: func(p *users, r *Release) {
 				p.updateRollout("user", r.Key, func(o *argov1.Rollout) { o.Spec.RestartAt = new(metav1.NewTime(p.World.Now().Add(-time.Second))) })
@@ -247,6 +249,27 @@ func abortedWithoutRoom() Story {
 			{After: 20 * time.Second, Do: func(p *users, _ *Release) { p.Cluster.RestoreRoom() }},
 		}, End: argov1.RolloutPhaseDegraded, Version: "v1",
 	}
+}
+
+// analysisRunNeverObserved is a release whose AnalysisRun is deleted before the process has observed its creation, while the watch
+// reconnects: no event delivers the version that the process has written.
+func analysisRunNeverObserved() Story {
+	return Story{Name: "AnalysisRun that is never observed", Router: actors.Istio, Spec: withSteps(weightStep(50), analysisStep()), Acts: []Act{
+		{When: isHealthy, After: 5 * time.Second, Do: func(p *users, r *Release) {
+			p.UserClient.DuringWrite(store.Create, runKind, true, func() {
+				for _, run := range p.World.Server.All(runKind) {
+					p.UserClient.DeleteOf(r.Key, run.Key().Name, runKind)
+				}
+				p.UserClient.Reconnect(runKind)
+			})
+			p.ship(r, r.Add(actors.GoodVersion))
+		}},
+		// A process that restarts between the status and the creation writes no status after it, so that no event at all reconciles
+		// the Rollout: this one does. It does not end the wait for the version.
+		{When: hasHalfTheWeight, After: 30 * time.Second, Do: func(p *users, r *Release) {
+			p.updateRollout("user", r.Key, func(o *argov1.Rollout) { metav1.SetMetaDataAnnotation(&o.ObjectMeta, "example.com/checked", "yes") })
+		}},
+	}, End: argov1.RolloutPhaseHealthy, Version: "v2"}
 }
 
 // propagation returns the propagation policy of a deletion.
