@@ -45,7 +45,10 @@ func (p process) serveAnalyses(ctx context.Context, own cluster.Cluster, plugins
 	measurer := &measure.Measurer{
 		Client: own.GetClient(), Secrets: own.GetAPIReader(), Clock: clk, Services: p.services,
 		Restricted: outbound.New(p.flags.userAddressPolicy()), Unrestricted: outbound.New(trustedAddressPolicy()),
-		Namespace: p.flags.Argo.OwnNamespace, Environment: os.Getenv, Jobs: jobs, Plugins: plugins, Telemetry: p.metrics,
+		Namespace: p.flags.Argo.OwnNamespace, Environment: os.Getenv, Jobs: jobs, Telemetry: p.metrics,
+	}
+	if plugins != nil {
+		measurer.Plugins = plugins
 	}
 	// A measurement may create a Job.
 	measureInShard := func(ctx context.Context, key queryrunner.Key, query release.Query) release.Answer {

@@ -21,7 +21,6 @@ import (
 	"github.com/serin-dev/serin/internal/fairshare"
 	"github.com/serin-dev/serin/internal/metric"
 	"github.com/serin-dev/serin/internal/outbound"
-	"github.com/serin-dev/serin/internal/plugin"
 	"github.com/serin-dev/serin/internal/queryrunner"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/telemetry"
@@ -53,7 +52,7 @@ type Measurer struct {
 	// Jobs runs the measurements of the provider job.
 	Jobs *Jobs
 	// Plugins runs the metric plugins; nil: they are off.
-	Plugins   *plugin.Host
+	Plugins   MetricPlugins
 	Telemetry *telemetry.Metrics
 
 	once        sync.Once

@@ -13,6 +13,13 @@ import (
 // errPluginsOff is the error of a measurement by a plugin while plugins are off.
 var errPluginsOff = errors.New("plugins are off: start the controller with --allow-plugins, see docs/plugins.md")
 
+// MetricPlugins makes the calls of metric plugins. plugin.Host implements it, and the simulator with plugins that fail.
+type MetricPlugins interface {
+	CallMetric(ctx context.Context, call plugin.MetricCall) (argov1.Measurement, error)
+	CollectGarbage(ctx context.Context, name string, run *argov1.AnalysisRun, metric argov1.Metric, limit int) error
+	MetricMetadata(ctx context.Context, namespace, name string, metric argov1.Metric) (map[string]string, error)
+}
+
 // callPlugin lets the plugin of a metric start, resume or terminate a measurement. The plugin decides about its phase.
 func (m *Measurer) callPlugin(ctx context.Context, run *argov1.AnalysisRun, resolved argov1.Metric, q analysis.MeasurementRequest) (analysis.MeasurementResult, error) {
 	name := ""

@@ -366,6 +366,12 @@ var Rollouts = []Mutant{
 		"argov1.DurationString(backoff.String())", "argov1.DurationString((backoff / 4).String())", 30,
 	},
 	{
+		"a failed call of a metric plugin counts as successful",
+		"I44",
+		"internal/analysis/measure/plugin.go",
+		"return analysis.MeasurementResult{}, err\n", "return analysis.MeasurementResult{Phase: argov1.AnalysisPhaseSuccessful}, nil\n", 177,
+	},
+	{
 		"a router plugin that counts as confirmed too early",
 		"I45",
 		"internal/rollout/routerplugin.go",

@@ -69,6 +69,7 @@ func (k *Rollouts) process(i *sim.Instance) *process {
 	p.measurer = &measure.Measurer{
 		Client: i.Client, Secrets: i.Reader, Clock: i.Clock, Namespace: actors.Namespace, Jobs: p.jobs, Telemetry: p.metrics,
 		Services: metric.NewRegistry(metricprometheus.Service(nil), web.Service(metric.Cluster{})), Restricted: k.services.newSecretClient(),
+		Plugins: &metricPlugins{k.services, i},
 	}
 	k.processes[i] = p
 	return p

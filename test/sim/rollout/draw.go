@@ -62,6 +62,7 @@ func (k *Rollouts) addOptionalFeatures(r *Release) {
 			return r.Spec.Strategy.Canary != nil && r.Spec.Strategy.Canary.TrafficRouting != nil
 		}, (*Release).addRouterPlugin},
 		{Jobs, 0.3, func(r *Release) bool { return !r.secret }, (*Release).drawJobMetrics},
+		{MetricPlugins, 0.5, func(r *Release) bool { return !r.secret && !r.jobs }, (*Release).useMetricPlugin},
 	} {
 		s := k.World.Draws.Stream(string(extra.class) + "/" + r.Key.Name)
 		if s.Chance(extra.chance) && extra.applies(r) && k.World.Faults.Admit(fmt.Sprintf("%s#%s", extra.class, r.Key.Name)) {

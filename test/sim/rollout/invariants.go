@@ -44,6 +44,7 @@ var Invariants = []oracle.Invariant{
 	{Number: "I37", Text: "a revision gets traffic through a Service only after the Service publishes its pods, unless no other revision answers"},
 	{Number: "I38", Text: "a process writes nothing, and sends no query, after another one has taken over, however long it was suspended"},
 	{Number: "I43", Text: "a step plugin is called once at a time, with its stored state: to run during its step, no earlier than it requested, and after an abort to end each executed step, the last one first"},
+	{Number: "I44", Text: "a measurement by a plugin has the phase that the plugin returned, an error without a valid one, and is resumed no earlier than the plugin requested"},
 	{Number: "I45", Text: "the last pods of a revision are removed only while the router plugin sends no requests to it"},
 	{Number: "I46", Text: "a router plugin is called for the route in the status, never for an earlier one after a later one, and the number of a route identifies it"},
 }
@@ -78,6 +79,7 @@ func (l *ledger) checkers() oracle.Checkers {
 		"I31": {conflicts},
 		"I34": {oracle.OnEvent(aborts.record), oracle.OnEvent(aborts.checkPendingPods)},
 		"I43": {oracle.OnEvent(newPluginCalls(l).check)},
+		"I44": {oracle.OnEvent(newPluginMeasurements(l).check)},
 		"I45": {oracle.OnEvent(newRouterPluginRoutes(l).checkPods)},
 		"I46": {oracle.OnEvent(newRouterPluginRoutes(l).checkOrder)},
 		"I37": {&endpointsBeforeWeight{ledger: l, published: map[endpointsKey]*oracle.Timeline[int]{}}},

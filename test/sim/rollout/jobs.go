@@ -32,6 +32,12 @@ var jobFaults = []sim.FaultClass{JobHang, JobImage, JobLate, JobWrong}
 
 // useJobs makes a template measure by Jobs. seconds is their deadline; 0: none.
 func (r *Release) useJobs(template string, seconds int64) {
+	r.measureWith(template, argov1.MetricProvider{Job: &argov1.JobMetric{Spec: newJobSpec(seconds)}})
+	r.jobs = true
+}
+
+// measureWith makes a template measure with a provider that decides about the phase.
+func (r *Release) measureWith(template string, provider argov1.MetricProvider) {
 	for _, object := range r.objects {
 		t, ok := object.(*argov1.AnalysisTemplate)
 		if !ok || t.Name != template {
@@ -39,11 +45,9 @@ func (r *Release) useJobs(template string, seconds int64) {
 		}
 		for i := range t.Spec.Metrics {
 			m := &t.Spec.Metrics[i]
-			m.SuccessCondition, m.FailureCondition = "", ""
-			m.Provider = argov1.MetricProvider{Job: &argov1.JobMetric{Spec: newJobSpec(seconds)}}
+			m.SuccessCondition, m.FailureCondition, m.Provider = "", "", provider
 		}
 	}
-	r.jobs = true
 }
 
 // newJobSpec returns a Job that checks the version with the hash in its arguments.

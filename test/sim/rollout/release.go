@@ -27,8 +27,8 @@ type Release struct {
 	// network contains the Services and the route, objects the other objects that users create before the Rollout.
 	network, objects []client.Object
 	// secret means that the measurements need a Secret, jobs that the release is analysed by Jobs, and jobsHang that these Jobs
-	// never end (in a story).
-	secret, jobs, jobsHang bool
+	// never end (in a story). metricPlugin means that a plugin measures.
+	secret, jobs, jobsHang, metricPlugin bool
 }
 
 // newRelease returns a release whose first version is good, with the objects that all releases have.
@@ -176,6 +176,9 @@ func (r *Release) describePlan() string {
 	}
 	if r.jobs {
 		text += ", by Jobs"
+	}
+	if r.metricPlugin {
+		text += ", by a metric plugin"
 	}
 	if r.workload() != "" {
 		text += ", of a Deployment (" + string(r.Spec.WorkloadRef.ScaleDown) + ")"
