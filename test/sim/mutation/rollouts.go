@@ -84,7 +84,7 @@ var Rollouts = []Mutant{
 		"a deadline on pods that no longer exist",
 		"I9",
 		"internal/rollout/status.go",
-		"f.Now.Before(rs.ScaleDownDeadline) && rs.Spec > 0 &&", "rs.Delayed() &&", 1065,
+		"f.Now.Before(rs.ScaleDownDeadline) && rs.Spec > 0 &&", "!rs.ScaleDownDeadline.IsZero() &&", 1065,
 	},
 	{
 		"waiting for a version that no watch delivers",
