@@ -66,6 +66,7 @@ func expectedPluginPhase(phase argov1.AnalysisPhase, request analysis.Measuremen
 		if !request.Terminate {
 			return argov1.AnalysisPhaseRunning
 		}
+	default: // an error, or a phase that does not exist
 	}
 	return argov1.AnalysisPhaseError
 }
