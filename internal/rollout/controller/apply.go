@@ -38,10 +38,11 @@ func newApplier(parts Parts, newest *readyourwrites.NewestVersions) *applier {
 }
 
 // applyEffects applies effects in order, up to the first that fails. It returns the events about the changes, even if an effect
-// failed.
+// failed, and records in the observation that there were changes.
 func (a *applier) applyEffects(ctx context.Context, s *observation, effects []release.Effect) (all []release.Event, err error) {
 	for _, effect := range effects {
 		changed, events, err := a.applyEffect(ctx, s, effect)
+		s.changed = s.changed || changed
 		all = append(all, events...)
 		if event, news := rollout.EffectEvent(effect); changed && news {
 			all = append(all, event)

@@ -89,6 +89,8 @@ type observation struct {
 	needsRetry bool
 	// retryAt is the time of the next reconciliation without a notification; zero: never.
 	retryAt time.Time
+	// changed is true once an effect has changed an object.
+	changed bool
 }
 
 func (s *observation) key() types.NamespacedName { return client.ObjectKeyFromObject(s.object) }

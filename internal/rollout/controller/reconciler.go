@@ -163,8 +163,16 @@ func (r *Reconciler) reconcile(ctx context.Context, object *argov1.Rollout) (rec
 	if written && !decision.Wake.After(s.snapshot.Now) {
 		decision.Wake = time.Time{} // the event of the write requeues the release
 	}
+	if s.changed && !written {
+		s.retryAt = reconciler.Earliest(s.retryAt, s.snapshot.Now.Add(unobservedChangeRetry))
+	}
 	return reconcile.Result{RequeueAfter: reconciler.RequeueDelay(r.Clock.Now(), reconciler.Earliest(decision.Wake, explainAt, s.retryAt))}, failed
 }
+
+// unobservedChangeRetry is the time after which a change without a write of the status is examined again. Usually, a watch event about
+// the change requeues the Rollout at once; a watch that reconnects delivers none about an object that was created and deleted
+// meanwhile.
+const unobservedChangeRetry = 30 * time.Second
 
 // observeAndWatch observes a Rollout, and watches its dependencies, so that their changes requeue it.
 func (r *Reconciler) observeAndWatch(ctx context.Context, object *argov1.Rollout, now time.Time) (*observation, error) {

@@ -112,7 +112,10 @@ func writeState(file string, state routerState) types.RpcError {
 	}
 	text, err := json.Marshal(state)
 	if err == nil {
-		err = os.WriteFile(file, text, 0o644)
+		err = os.WriteFile(file+".new", text, 0o644)
+	}
+	if err == nil {
+		err = os.Rename(file+".new", file) // the test reads it at any time
 	}
 	if err != nil {
 		return types.RpcError{ErrorString: err.Error()}

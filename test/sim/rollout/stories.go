@@ -264,11 +264,6 @@ func analysisRunNeverObserved() Story {
 			})
 			p.ship(r, r.Add(actors.GoodVersion))
 		}},
-		// A process that restarts between the status and the creation writes no status after it, so that no event at all reconciles
-		// the Rollout: this one does. It does not end the wait for the version.
-		{When: hasHalfTheWeight, After: 30 * time.Second, Do: func(p *users, r *Release) {
-			p.updateRollout("user", r.Key, func(o *argov1.Rollout) { metav1.SetMetaDataAnnotation(&o.ObjectMeta, "example.com/checked", "yes") })
-		}},
 	}, End: argov1.RolloutPhaseHealthy, Version: "v2"}
 }
 
