@@ -128,7 +128,7 @@ func startShardReplica(t *testing.T, name string, log *writeLog) {
 	})
 }
 
-// shardHolder returns the identity of the holder of a shard; empty: nobody holds it.
+// shardHolder returns the identity of the holder of a shard; empty: there is none.
 func shardHolder(ctx context.Context, shard int) (string, error) {
 	name := sharding.LeaseNames("serin-"+shardInstance, numberOfShards)[shard]
 	lease, err := shared.Client.CoordinationV1().Leases("default").Get(ctx, name, metav1.GetOptions{})
