@@ -26,7 +26,7 @@ func adoptRun(s Snapshot) Decision {
 		e.serin.Started = true
 		e.status.CanaryWeight = s.currentWeight() // Flagger reports none with iterations
 		e.status.Iterations = max(s.Status.Iterations, 0)
-		e.openWindow()
+		e.startWindow()
 	}
 	return e.addEvents(release.Event{
 		Type: release.Normal, Message: fmt.Sprintf("Adopted the release of %s in phase %s at %s", s.Plan.targetName(), s.Status.Phase, where),

@@ -47,7 +47,7 @@ func advanceOrPromote(e *statusEdit, gates release.Gates) Decision {
 func nextIteration(e *statusEdit, gates release.Gates) Decision {
 	e.status.Iterations++
 	e.enterPhase(flaggerv1.CanaryPhaseProgressing)
-	return e.openWindow().addEvents(release.Event{
+	return e.startWindow().addEvents(release.Event{
 		Type: release.Normal, Message: fmt.Sprintf("Advance %s canary iteration %d/%d", e.snapshot.Plan.qualifiedName(), e.status.Iterations, e.snapshot.Plan.Iterations),
 	}).decision(gates)
 }
@@ -64,7 +64,7 @@ func routeAllToCanary(e *statusEdit, gates release.Gates) Decision {
 		e.addEvents(release.Event{Type: release.Normal, Message: message}).addEffects(TrafficWeight{Canary: release.Total})
 		e.status.CanaryWeight = release.Total
 	}
-	e.openWindow()
+	e.startWindow()
 	e.serin.Window.Unobserved = !s.Plan.HasRouter
 	return e.decision(gates)
 }
@@ -72,15 +72,15 @@ func routeAllToCanary(e *statusEdit, gates release.Gates) Decision {
 func advanceWeight(e *statusEdit, gates release.Gates) Decision {
 	s := e.snapshot
 	live := s.currentWeight()
-	open := s.openWindow().open
+	open := s.currentWindow().open
 	switch {
 	case live == 0 && s.Plan.Mirror && (!s.Route.Mirrored || !open):
 		e.enterPhase(flaggerv1.CanaryPhaseProgressing)
-		return e.addEffects(TrafficWeight{Mirror: true}).openWindow().addEvents(weightAdvancedEvent(s, 0)).decision(gates)
+		return e.addEffects(TrafficWeight{Mirror: true}).startWindow().addEvents(weightAdvancedEvent(s, 0)).decision(gates)
 	case live > 0 && !open:
 		// The canary had this weight before the run, after a failed promotion or a crash: it is observed first.
 		e.status.CanaryWeight = live
-		return e.setCookies().openWindow().addEvents(weightAdvancedEvent(s, live)).decision(gates)
+		return e.setCookies().startWindow().addEvents(weightAdvancedEvent(s, live)).decision(gates)
 	case live >= s.Plan.MaxWeight:
 		return startPromotion(e, gates)
 	}
@@ -88,7 +88,7 @@ func advanceWeight(e *statusEdit, gates release.Gates) Decision {
 	e.enterPhase(flaggerv1.CanaryPhaseProgressing)
 	e.addEffects(TrafficWeight{Canary: weight})
 	e.status.CanaryWeight = weight
-	return e.setCookies().openWindow().addEvents(weightAdvancedEvent(s, weight)).decision(gates)
+	return e.setCookies().startWindow().addEvents(weightAdvancedEvent(s, weight)).decision(gates)
 }
 
 func weightAdvancedEvent(s Snapshot, weight int) release.Event {

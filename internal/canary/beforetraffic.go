@@ -35,7 +35,7 @@ func evaluateBeforeTraffic(s Snapshot, effects []release.Effect) Decision {
 		conditions = append(conditions, preRolloutPassed(hook, askRefusedHooksFrom(s)))
 	}
 	if s.Plan.Strategy == Weighted {
-		conditions = append(conditions, weightIncreaseGates(s)...)
+		conditions = append(conditions, trafficIncreaseApprovals(s)...)
 	}
 	gates := release.EvaluateGates(s, conditions...)
 	if gates.Verdict() != release.Pass {

@@ -27,7 +27,7 @@
 // gates that it belongs to: startGates (begin.go), evaluateBeforeTraffic (beforetraffic.go), evaluateWindow (window.go),
 // continuePromotion and continueFinalising (promotion.go), continueRollback (rollback.go), finalizeDeletion (deletion.go) or
 // initialise (initialise.go). In evaluateWindow, a gate before the checks delays their evaluation, a gate after them only the
-// next weight. A gate before each increase of the weight belongs in weightIncreaseGates (hookgates.go), which both use: for
+// next weight. A gate before each increase of the weight belongs in trafficIncreaseApprovals (hookgates.go), which both use: for
 // weighted releases only, and also before the promotion that follows the last weight. There is one exception, as in Flagger: the
 // first weight after a step with mirrored traffic has no such gate (nextStepApprovalGates, window.go). The switch of
 // evaluateWindow and that of handleClosedGate decide what follows while it is closed: by default, the window and its answers

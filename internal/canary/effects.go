@@ -52,8 +52,8 @@ type (
 	}
 	// TargetScaledUp scales the target up from zero; with ToPrimaryCapacity, until it can carry the traffic of the primary.
 	TargetScaledUp struct{ ToPrimaryCapacity bool }
-	// PrimaryScaledUp scales the primary up from zero, so that the traffic can return to it.
-	PrimaryScaledUp struct{}
+	// PrimaryScaledUpFromZero scales the primary up from zero, so that the traffic can return to it.
+	PrimaryScaledUpFromZero struct{}
 	// TargetScaledToZero scales the target to zero.
 	TargetScaledToZero struct{}
 	// ScalerPaused pauses or resumes the autoscaler of the target.
@@ -89,7 +89,7 @@ func (TrafficWeight) effect() {}
 
 func (TargetScaledUp) effect() {}
 
-func (PrimaryScaledUp) effect() {}
+func (PrimaryScaledUpFromZero) effect() {}
 
 func (TargetScaledToZero) effect() {}
 
@@ -160,7 +160,7 @@ func (e TargetScaledUp) String() string {
 	return "up-from-zero"
 }
 
-func (PrimaryScaledUp) String() string { return "primary up-from-zero" }
+func (PrimaryScaledUpFromZero) String() string { return "primary up-from-zero" }
 
 func (TargetScaledToZero) String() string { return "down-to-zero" }
 

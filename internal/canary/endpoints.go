@@ -28,7 +28,7 @@ func canaryEndpoints(s Snapshot) release.Gate {
 		return release.NewWaitingGate("canary-endpoints", release.ByCluster, awaitingReadyPods)
 	}
 	g := release.NewWaitingGate("canary-endpoints", release.ByCluster, missingEndpoints(endpoints, s.Plan.serviceName("canary"), 1))
-	if s.openWindow().open {
+	if s.currentWindow().open {
 		return g
 	}
 	if endpoints.NoService {

@@ -60,15 +60,15 @@ func refusalText(hook flaggerv1.CanaryWebhook, answer release.Answer) string {
 	return hook.Name + " has not approved: " + answer.Text
 }
 
-// weightIncreaseGates are the gates of webhooks that must approve every increase of the weight, and the promotion after the last
+// trafficIncreaseApprovals are the gates of webhooks that must approve every increase of the weight, and the promotion after the last
 // weight. The first weight after mirrored traffic is an exception; see nextStepApprovalGates.
-func weightIncreaseGates(s Snapshot) []gate {
+func trafficIncreaseApprovals(s Snapshot) []gate {
 	if s.approvedByCommand() {
 		return nil
 	}
 	var out []gate
 	for _, hook := range s.Plan.hooksOfType(flaggerv1.ConfirmTrafficIncreaseHook) {
-		out = append(out, hookApproves(hook, flaggerv1.CanaryPhaseProgressing, s.openWindow().attempt(), time.Time{},
+		out = append(out, hookApproves(hook, flaggerv1.CanaryPhaseProgressing, s.currentWindow().attempt(), time.Time{},
 			fmt.Sprintf("Confirm-traffic-increase check %s passed", hook.Name),
 			fmt.Sprintf("Halt %s advancement waiting for traffic increase approval %s", s.Plan.qualifiedName(), hook.Name)))
 	}
@@ -151,7 +151,7 @@ func rolloutHookAsked(hook flaggerv1.CanaryWebhook, precedingHooks []flaggerv1.C
 }
 
 func rolloutHookQuery(s Snapshot, hook flaggerv1.CanaryWebhook) release.Query {
-	return hookQuery(s, hook, s.openWindow().attempt(), time.Time{})
+	return hookQuery(s, hook, s.currentWindow().attempt(), time.Time{})
 }
 
 // rolloutHookPassed is the gate that evaluates the response of a rollout hook at the end of its window.

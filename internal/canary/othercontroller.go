@@ -29,7 +29,7 @@ func OwnRelease(status flaggerv1.CanaryStatus) bool {
 // limitToRollback restricts a decision to what Serin does while another controller acts: it observes its release, and rolls it
 // back. false: the decision does neither.
 func limitToRollback(s Snapshot, d Decision) (Decision, bool) {
-	window := s.openWindow()
+	window := s.currentWindow()
 	switch {
 	case isRollingBack(s, d): // users must not remain on a broken revision
 		return d, true
@@ -38,7 +38,7 @@ func limitToRollback(s Snapshot, d Decision) (Decision, bool) {
 		return d, true
 	case window.open && !s.Now.Before(window.end()):
 		// The checks passed, but nothing may advance: the same weight is observed for another window.
-		return s.edit().openWindow().decision(d.Gates), true
+		return s.edit().startWindow().decision(d.Gates), true
 	default:
 		return Decision{}, false
 	}

@@ -53,7 +53,7 @@ func continueRelease(s Snapshot) Decision {
 	if d, ok := reconcileLiveWeight(s, effects); ok {
 		return d
 	}
-	if !s.openWindow().open {
+	if !s.currentWindow().open {
 		return evaluateBeforeTraffic(s, effects)
 	}
 	return evaluateWindow(s, effects)
@@ -70,7 +70,7 @@ func skipAnalysisOnCommand(e *statusEdit) *statusEdit {
 // next step; the status keeps the weight of the plan. A weight that was removed is restored, and observed again. Traffic never
 // moves to a workload that cannot serve it.
 func reconcileLiveWeight(s Snapshot, effects []release.Effect) (Decision, bool) {
-	if !s.openWindow().open || !s.Plan.HasRouter || s.Route.Problem != "" {
+	if !s.currentWindow().open || !s.Plan.HasRouter || s.Route.Problem != "" {
 		return Decision{}, false
 	}
 	live, recorded := s.currentWeight(), s.Status.CanaryWeight
@@ -81,12 +81,12 @@ func reconcileLiveWeight(s Snapshot, effects []release.Effect) (Decision, bool) 
 		return Decision{}, false
 	}
 	e := s.edit().addEffects(effects...)
-	due := !s.Now.Before(s.openWindow().end())
+	due := !s.Now.Before(s.currentWindow().end())
 	switch {
 	case s.Plan.Strategy == Weighted && live > 0 && live == s.Plan.nextWeight(recorded) && due:
 		// The step was taken, and the process stopped before it wrote the status.
 		e.status.CanaryWeight = live
-		return e.recordApproval().setCookies().openWindow().addEvents(weightAdvancedEvent(s, live)).decision(nil), true
+		return e.recordApproval().setCookies().startWindow().addEvents(weightAdvancedEvent(s, live)).decision(nil), true
 	case s.Plan.Strategy == BlueGreen && live == release.Total && s.Status.Iterations >= s.Plan.Iterations && due:
 		return routeAllToCanary(e.recordApproval(), nil), true // the same for the last step of blue/green
 	case live < recorded && !s.Workload.Target.isReachable(), live > recorded && !s.primaryReachable():
@@ -97,7 +97,7 @@ func reconcileLiveWeight(s Snapshot, effects []release.Effect) (Decision, bool) 
 	if recorded == 0 {
 		e.addStamps(release.StampTrafficEnded)
 	}
-	return e.addEffects(TrafficWeight{Canary: recorded, Mirror: s.Plan.mirrorsTraffic(s.Status.Iterations)}).setCookies().openWindow().addEvents(release.Event{
+	return e.addEffects(TrafficWeight{Canary: recorded, Mirror: s.Plan.mirrorsTraffic(s.Status.Iterations)}).setCookies().startWindow().addEvents(release.Event{
 		Type: release.Warning, Message: fmt.Sprintf("Restored %s canary weight %d after an external change to %d", s.Plan.qualifiedName(), recorded, live),
 	}).decision(nil), true
 }

@@ -66,7 +66,7 @@ func continuePromotion(s Snapshot) Decision {
 		// The step was taken, and the process stopped before it wrote the status.
 		e := s.edit().addEffects(effects...)
 		e.status.CanaryWeight = live
-		return e.openWindow().addEvents(primaryWeightEvent(s, live)).decision(gates)
+		return e.startWindow().addEvents(primaryWeightEvent(s, live)).decision(gates)
 	}
 	gates = append(gates, release.EvaluateGates(s, windowElapsed)...)
 	if gates.Verdict() != release.Pass {
@@ -78,7 +78,7 @@ func continuePromotion(s Snapshot) Decision {
 		return startFinalising(e, gates)
 	}
 	e.status.CanaryWeight = weight
-	return e.openWindow().decision(gates)
+	return e.startWindow().decision(gates)
 }
 
 // primaryPromoted is the gate primary-ready while the primary itself is updated: it is never lifted, and the deadline starts

@@ -69,8 +69,8 @@ func hookQueryGate(s Snapshot, query release.Query, hook flaggerv1.CanaryWebhook
 // metricQuery identifies one check of the open window. The query is sent at the end of the window; its request is added then.
 func metricQuery(s Snapshot, check Check) release.Query {
 	return release.Query{
-		ID:    "metric/" + strconv.Itoa(check.Index) + "/" + shortID(check.Metric.Name) + "/" + string(check.Source) + "/" + s.run() + "/" + s.openWindow().attempt(),
-		Since: s.openWindow().end(),
+		ID:    "metric/" + strconv.Itoa(check.Index) + "/" + shortID(check.Metric.Name) + "/" + string(check.Source) + "/" + s.run() + "/" + s.currentWindow().attempt(),
+		Since: s.currentWindow().end(),
 	}
 }
 

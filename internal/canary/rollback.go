@@ -46,7 +46,7 @@ func continueRollback(s Snapshot) Decision {
 		effects = append(effects, ConfigsRestored{ID: s.promotionCopyID()})
 	}
 	if primary := s.Workload.Primary; primary.Found && primary.Replicas == 0 && s.canaryHasTraffic() && s.Workload.Target.canServe() {
-		effects = append(effects, PrimaryScaledUp{}) // something scaled it to zero, and only Serin would scale it up again
+		effects = append(effects, PrimaryScaledUpFromZero{}) // something scaled it to zero, and only Serin would scale it up again
 	}
 	gates := release.EvaluateGates(s, primaryCanTakeTrafficBack, primaryEndpointsForRollback)
 	if rollbackImpossible(s) {

@@ -56,7 +56,7 @@ func sanitizeStatus(s Snapshot) (Decision, bool) {
 	s.Status = status
 	e := s.editUnchanged()
 	if reopenWindow {
-		e.openWindow()
+		e.startWindow()
 	}
 	return e.decision(nil), true
 }

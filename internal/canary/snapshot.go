@@ -116,8 +116,8 @@ type observationWindow struct {
 	length     time.Duration
 }
 
-// openWindow returns the open observation window.
-func (s *Snapshot) openWindow() observationWindow {
+// currentWindow returns the open observation window.
+func (s *Snapshot) currentWindow() observationWindow {
 	window := s.serin().Window
 	if window == nil {
 		return observationWindow{}

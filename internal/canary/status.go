@@ -145,8 +145,8 @@ func (e *statusEdit) dropCondition(conditionType string) {
 	e.status.Conditions = slices.DeleteFunc(e.status.Conditions, func(c flaggerv1.CanaryCondition) bool { return c.Type == conditionType })
 }
 
-// openWindow opens the next window; it starts when the effects before it have been applied.
-func (e *statusEdit) openWindow() *statusEdit {
+// startWindow starts the next window; it starts when the effects before it have been applied.
+func (e *statusEdit) startWindow() *statusEdit {
 	e.serin.Window = &flaggerv1.AnalysisWindow{}
 	e.analyzed = true
 	return e.addStamps(release.StampWindow)

@@ -73,7 +73,7 @@ func unansweredCondition(s Snapshot, d Decision) (condition *flaggerv1.CanaryCon
 		}
 		due = s.clampToNow(answer.Began).Add(unansweredAfter)
 		if strings.HasPrefix(gate.Name, rolloutAskedGate) {
-			due = release.LaterOf(due, s.openWindow().end()) // load tests may take the whole window
+			due = release.LaterOf(due, s.currentWindow().end()) // load tests may take the whole window
 		}
 		if s.Now.Before(due) {
 			return nil, due

@@ -56,7 +56,7 @@ func decideForView(s Snapshot) (Snapshot, Decision) {
 
 // viewWindow is the open observation window; nil: none is open.
 func viewWindow(s Snapshot) *release.Window {
-	window := s.openWindow()
+	window := s.currentWindow()
 	if !window.open || window.start.IsZero() || !HasTransitionEffects(s.Status.Phase) {
 		return nil
 	}

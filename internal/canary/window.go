@@ -14,9 +14,9 @@ import (
 func evaluateWindow(s Snapshot, effects []release.Effect) Decision {
 	unconfirmed := s.serin().Window != nil && s.serin().Window.Unconfirmed
 	if unconfirmed && s.Route.Confirmation != Unconfirmed {
-		return s.edit().addEffects(effects...).openWindow().decision(nil) // the observation starts with the confirmation
+		return s.edit().addEffects(effects...).startWindow().decision(nil) // the observation starts with the confirmation
 	}
-	end := s.openWindow().end()
+	end := s.currentWindow().end()
 	conditions := []gate{canaryReady}
 	if s.Plan.HasRouter {
 		conditions = append(conditions, canaryEndpoints)
@@ -27,7 +27,7 @@ func evaluateWindow(s Snapshot, effects []release.Effect) Decision {
 	}
 	conditions = append(conditions, windowElapsed, routeConfirmed)
 	for _, hook := range s.Plan.hooksOfType(flaggerv1.RollbackHook) {
-		conditions = append(conditions, rollbackRequested(hook, s.openWindow().attempt(), end))
+		conditions = append(conditions, rollbackRequested(hook, s.currentWindow().attempt(), end))
 	}
 	for _, hook := range rollout {
 		conditions = append(conditions, rolloutHookPassed(hook))
@@ -73,7 +73,7 @@ func nextStepApprovalGates(s Snapshot) []gate {
 	}
 	var out []gate
 	if s.Plan.Strategy == Weighted && (s.currentWeight() > 0 || !s.Route.Mirrored) {
-		out = weightIncreaseGates(s)
+		out = trafficIncreaseApprovals(s)
 	}
 	last := false
 	switch s.Plan.Strategy {
@@ -86,7 +86,7 @@ func nextStepApprovalGates(s Snapshot) []gate {
 		return out
 	}
 	for _, hook := range s.Plan.hooksOfType(flaggerv1.ConfirmPromotionHook) {
-		out = append(out, hookApproves(hook, flaggerv1.CanaryPhaseProgressing, s.openWindow().attempt(), time.Time{},
+		out = append(out, hookApproves(hook, flaggerv1.CanaryPhaseProgressing, s.currentWindow().attempt(), time.Time{},
 			fmt.Sprintf("Confirm-promotion check %s passed", hook.Name),
 			fmt.Sprintf("Halt %s advancement waiting for promotion approval %s", s.Plan.qualifiedName(), hook.Name)))
 	}
@@ -97,7 +97,7 @@ func nextStepApprovalGates(s Snapshot) []gate {
 // The event is sent once.
 func reopenWindowUntilApproved(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	first := gates.First()
-	e := s.edit().addEffects(effects...).openWindow()
+	e := s.edit().addEffects(effects...).startWindow()
 	e.serin.Unreachable = nil
 	reported := s.serin().Held == first.Name
 	promotion := isHookGate(first, flaggerv1.ConfirmPromotionHook)
@@ -123,7 +123,7 @@ func reopenWindowUntilApproved(s Snapshot, gates release.Gates, effects []releas
 // reopenWindow opens another window at the same weight while the primary is not ready. The measurements of this window would be
 // outdated when the primary is ready.
 func reopenWindow(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
-	e := s.edit().addEffects(effects...).openWindow()
+	e := s.edit().addEffects(effects...).startWindow()
 	e.serin.Unreachable = nil
 	return e.decision(gates)
 }
@@ -135,7 +135,7 @@ func failCheck(s Snapshot, gates release.Gates, effects []release.Effect) Decisi
 	if _, unreachable := recordedUnreachableSince(s, gates); !unreachable {
 		e.serin.Unreachable = nil // otherwise each further window counts at once, without another grace period
 	}
-	return e.openWindow().decision(gates)
+	return e.startWindow().decision(gates)
 }
 
 // recordProviderUnreachable records since when a provider has been unreachable, so that a restart does not extend the grace

@@ -434,7 +434,7 @@ func (w *world) apply(effect release.Effect) (changed bool, err error) {
 			w.target.scale(replicas, w.instantPods)
 			return true, nil
 		}
-	case canary.PrimaryScaledUp:
+	case canary.PrimaryScaledUpFromZero:
 		if w.primary.found && w.primary.replicas == 0 {
 			w.primary.scale(max(w.target.replicas, 1), w.instantPods)
 			return true, nil

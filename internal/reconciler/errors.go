@@ -10,8 +10,8 @@ import (
 	"github.com/serin-dev/serin/internal/workload"
 )
 
-// ErrChanged means that an object has changed since the decision was made. The next reconciliation reads its current state.
-var ErrChanged = errors.New("it has changed since it was read")
+// ErrObjectChanged means that an object has changed since the decision was made. The next reconciliation reads its current state.
+var ErrObjectChanged = errors.New("it has changed since it was read")
 
 // Message returns the text of an error for users; for an error of the API server, the message of the server.
 func Message(err error) string {
@@ -43,5 +43,5 @@ func IsRejected(err error) bool { return apierrors.IsInvalid(err) || apierrors.I
 // was read. The next reconciliation reads the change.
 func IsConflict(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || errors.Is(err, readyourwrites.ErrStale) ||
-		errors.Is(err, ErrChanged) || errors.Is(err, workload.ErrChanged) || errors.Is(err, traffic.ErrChanged)
+		errors.Is(err, ErrObjectChanged) || errors.Is(err, workload.ErrTargetChanged) || errors.Is(err, traffic.ErrRouteChanged)
 }

@@ -64,7 +64,7 @@ func (s *Simple[O, S]) ServeLabelled(
 // RetryLater is like Frame.RetryLater, but treats a deleted object as a conflict, too.
 func (s *Simple[O, S]) RetryLater(ctx context.Context, key types.NamespacedName, err error) (reconcile.Result, error) {
 	if apierrors.IsNotFound(err) {
-		err = errors.Join(ErrChanged, err)
+		err = errors.Join(ErrObjectChanged, err)
 	}
 	return s.Frame.RetryLater(ctx, key, err)
 }

@@ -97,9 +97,9 @@ func (v *View) WaitsForUser() bool {
 	return slices.ContainsFunc(v.Gates, func(g GateView) bool { return g.Verdict != Pass && g.Opener == ByUser })
 }
 
-// EarliestStep returns the time at which all gates that time opens are open: the earliest time of the next step of a Rollout. That
+// TimedGatesOpenAt returns the time at which all gates that time opens are open: the earliest time of the next step of a Rollout. That
 // of a Canary is the first one of Upcoming.
-func (v *View) EarliestStep(now time.Time) time.Time {
+func (v *View) TimedGatesOpenAt(now time.Time) time.Time {
 	at := now
 	for _, gate := range v.Gates {
 		if gate.Verdict != Pass && gate.Opener == ByTime && !gate.Kind.Informational {

@@ -22,7 +22,7 @@ func TestEarliestStepDependsOnlyOnTimedGates(t *testing.T) {
 		{"a deadline of the cluster", release.GateView{Gate: release.Gate{Name: "pods", Verdict: release.Wait, Opener: release.ByCluster, Until: later}}, now},
 	} {
 		view := release.View{Gates: []release.GateView{tc.gate}}
-		if got := view.EarliestStep(now); !got.Equal(tc.want) {
+		if got := view.TimedGatesOpenAt(now); !got.Equal(tc.want) {
 			t.Errorf("%s: the next step is possible from %v, want %v", tc.name, got, tc.want)
 		}
 	}

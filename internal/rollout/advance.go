@@ -48,7 +48,7 @@ func abortFailedCanary(f facts, step StepState, a analyses, t transition) transi
 		cause, failed = StepAbortCause(step)
 	}
 	if !failed {
-		cause, failed = a.background.abortCause("Background analysis phase error/failed")
+		cause, failed = a.background.failureCause("Background analysis phase error/failed")
 	}
 	if failed && !s.Abort {
 		t.status.Abort, t.abortCause = true, cause

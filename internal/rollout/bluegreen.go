@@ -240,7 +240,7 @@ func abortFailedBlueGreen(f facts, a analyses, t transition) transition {
 		{a.pre, "Blue/green pre-promotion analysis phase error/failed"},
 		{a.post, "Blue/green post-promotion analysis phase error/failed"},
 	} {
-		if cause, failed := analysis.result.abortCause(analysis.text); failed && !t.status.Abort {
+		if cause, failed := analysis.result.failureCause(analysis.text); failed && !t.status.Abort {
 			t.status.Abort, t.abortCause = true, cause
 		}
 	}

@@ -219,9 +219,9 @@ func managedRouteSet(v StepState) release.Gate {
 func StepAbortCause(v StepState) (string, bool) {
 	switch step := v.Step; {
 	case step.Analysis != nil:
-		return v.Run.abortCause("Step-based analysis phase error/failed")
+		return v.Run.failureCause("Step-based analysis phase error/failed")
 	case step.Experiment != nil:
-		return v.Experiment.abortCause("Experiment analysis phase is error/failed")
+		return v.Experiment.failureCause("Experiment analysis phase is error/failed")
 	case step.Plugin != nil:
 		if s := v.pluginStatus(); s != nil && s.Phase == argov1.StepPluginFailed {
 			return fmt.Sprintf("Step Plugin %d (%s) failed: %s", s.Index+1, s.Name, s.Message), true
@@ -235,8 +235,8 @@ func stepCompletedText(done, total int32, step argov1.CanaryStep) string {
 	return fmt.Sprintf("Rollout step %d/%d completed (%s)", done, total, DescribeStep(step))
 }
 
-// abortCause returns the cause with which an analysis aborts a release; false: it does not.
-func (r *RunResult) abortCause(text string) (string, bool) {
+// failureCause returns the cause with which an analysis aborts a release; false: it does not.
+func (r *RunResult) failureCause(text string) (string, bool) {
 	if r == nil || r.Phase != argov1.AnalysisPhaseFailed && r.Phase != argov1.AnalysisPhaseError {
 		return "", false
 	}

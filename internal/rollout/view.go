@@ -84,7 +84,7 @@ func timedSteps(s Snapshot, v *release.View) []release.Step {
 		return nil
 	}
 	var steps []release.Step
-	at := v.EarliestStep(s.Now)
+	at := v.TimedGatesOpenAt(s.Now)
 	for _, step := range remainingSteps(s) {
 		steps = append(steps, release.Step{Text: step.text, Weight: int(step.weight), At: at})
 		at = at.Add(step.duration)

@@ -71,7 +71,7 @@ func (v Versions) differ(now Versions) bool {
 	return false
 }
 
-// VerifyNewest returns ErrChanged if one of the objects has another version in the API server than in the cache from which it was
+// VerifyNewest returns ErrRouteChanged if one of the objects has another version in the API server than in the cache from which it was
 // read. Objects in another cluster are not compared. Errors: those of live.
 func (a *Applier) VerifyNewest(ctx context.Context, live client.Reader, read Versions) error {
 	for key, version := range read {
@@ -88,7 +88,7 @@ func (a *Applier) VerifyNewest(ctx context.Context, live client.Reader, read Ver
 			return fmt.Errorf("read %s %s from the API server: %w", key.gvk.Kind, key.NamespacedName, err)
 		}
 		if now != version {
-			return fmt.Errorf("compare %s %s with the API server: %w", key.gvk.Kind, key.NamespacedName, ErrChanged)
+			return fmt.Errorf("compare %s %s with the API server: %w", key.gvk.Kind, key.NamespacedName, ErrRouteChanged)
 		}
 	}
 	return nil
@@ -141,7 +141,7 @@ func (a *Applier) Validate(ctx context.Context, rd Renderer, t Target) (field.Er
 }
 
 // Apply applies the route. decided are the versions of the objects on which the decision was based: if one of them has been
-// written since, for example by another process of Serin, nothing is written. Errors: ErrChanged, those of Renderer.Render,
+// written since, for example by another process of Serin, nothing is written. Errors: ErrRouteChanged, those of Renderer.Render,
 // ErrNotInstalled, and those of Client. There may be events with an error.
 func (a *Applier) Apply(ctx context.Context, rd Renderer, t Target, r release.Route, decided Versions) (Outcome, error) {
 	existing, err := a.find(ctx, rd, t, r)
@@ -149,7 +149,7 @@ func (a *Applier) Apply(ctx context.Context, rd Renderer, t Target, r release.Ro
 		return Outcome{}, err
 	}
 	if decided.differ(existing.versions()) {
-		return Outcome{}, fmt.Errorf("set the weights of %s: %w", t.owner().name, ErrChanged)
+		return Outcome{}, fmt.Errorf("set the weights of %s: %w", t.owner().name, ErrRouteChanged)
 	}
 	return a.apply(ctx, rd, t, r, existing)
 }
@@ -157,7 +157,7 @@ func (a *Applier) Apply(ctx context.Context, rd Renderer, t Target, r release.Ro
 // ApplyExceptWeights applies the route except for weight and mirror, which remain as they are in the very objects that are
 // written, under their versions: a caller with an outdated view never shifts traffic. r has the weight of a route that has
 // to be created, or cannot be read. observed means that the caller saw its weights: if they can no longer be read, for example
-// because the route was deleted, nothing is written. Errors: ErrChanged, and those of Apply.
+// because the route was deleted, nothing is written. Errors: ErrRouteChanged, and those of Apply.
 func (a *Applier) ApplyExceptWeights(ctx context.Context, rd Renderer, t Target, r release.Route, observed bool) (Outcome, error) {
 	existing, err := a.find(ctx, rd, t, r)
 	if err != nil {
@@ -167,7 +167,7 @@ func (a *Applier) ApplyExceptWeights(ctx context.Context, rd Renderer, t Target,
 	case err == nil && live.Found:
 		r.Canary, r.Mirror.Enabled = live.Route.Canary, live.Route.Mirror.Enabled
 	case observed:
-		return Outcome{}, fmt.Errorf("maintain the route of %s: %w", t.owner().name, ErrChanged)
+		return Outcome{}, fmt.Errorf("maintain the route of %s: %w", t.owner().name, ErrRouteChanged)
 	}
 	if !r.Mirror.Enabled {
 		r.Mirror.Percent = 0

@@ -192,8 +192,8 @@ func TestApplyExceptWeightsPreservesExistingWeights(t *testing.T) {
 func TestApplyExceptWeightsDoesNotRecreateAnObservedRoute(t *testing.T) {
 	c := newCluster(t)
 	a := &traffic.Applier{Client: c}
-	if _, err := a.ApplyExceptWeights(t.Context(), istio.New(), cart(), release.Route{Canary: 77}, true); !errors.Is(err, traffic.ErrChanged) {
-		t.Errorf("got error %v, want ErrChanged", err)
+	if _, err := a.ApplyExceptWeights(t.Context(), istio.New(), cart(), release.Route{Canary: 77}, true); !errors.Is(err, traffic.ErrRouteChanged) {
+		t.Errorf("got error %v, want ErrRouteChanged", err)
 	}
 	if seen, _, err := a.Observe(t.Context(), istio.New(), cart()); err != nil || seen.Found {
 		t.Errorf("observed %+v, error %v, want no route", seen, err)
@@ -236,8 +236,8 @@ func TestApplyRefusesARouteThatHasChangedSinceItWasDecided(t *testing.T) {
 	if _, err := a.Apply(t.Context(), istio.New(), cart(), release.Route{}, decided); err != nil {
 		t.Fatalf("unchanged route: %v", err)
 	}
-	if _, err := a.Apply(t.Context(), istio.New(), cart(), release.Route{Canary: 50}, decided); !errors.Is(err, traffic.ErrChanged) {
-		t.Errorf("weight 50, decided on an outdated route: got %v, want ErrChanged", err)
+	if _, err := a.Apply(t.Context(), istio.New(), cart(), release.Route{Canary: 50}, decided); !errors.Is(err, traffic.ErrRouteChanged) {
+		t.Errorf("weight 50, decided on an outdated route: got %v, want ErrRouteChanged", err)
 	}
 	if seen, _, err := a.Observe(t.Context(), istio.New(), cart()); err != nil || seen.Route.Canary != 0 {
 		t.Errorf("observed %+v, error %v, want weight 0", seen, err)
@@ -264,14 +264,14 @@ func TestVerifyNewestRefusesAnOutdatedCache(t *testing.T) {
 	if err := a.VerifyNewest(t.Context(), c, read); err != nil {
 		t.Errorf("nothing has changed: %v", err)
 	}
-	if err := a.VerifyNewest(t.Context(), c, absent); !errors.Is(err, traffic.ErrChanged) {
-		t.Errorf("the route was created: got %v, want ErrChanged", err)
+	if err := a.VerifyNewest(t.Context(), c, absent); !errors.Is(err, traffic.ErrRouteChanged) {
+		t.Errorf("the route was created: got %v, want ErrRouteChanged", err)
 	}
 	if _, err := a.Apply(t.Context(), istio.New(), cart(), release.Route{}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.VerifyNewest(t.Context(), c, read); !errors.Is(err, traffic.ErrChanged) {
-		t.Errorf("the weights have changed: got %v, want ErrChanged", err)
+	if err := a.VerifyNewest(t.Context(), c, read); !errors.Is(err, traffic.ErrRouteChanged) {
+		t.Errorf("the weights have changed: got %v, want ErrRouteChanged", err)
 	}
 	elsewhere := &traffic.Applier{Client: c, Groups: map[string]client.Client{"networking.istio.io": c}}
 	if err := elsewhere.VerifyNewest(t.Context(), c, read); err != nil {

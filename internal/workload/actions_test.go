@@ -379,10 +379,10 @@ func TestAPromotionCopiesOnlyTheAnalysedRevision(t *testing.T) {
 	analysed := w.observe().Target.Revision
 
 	w.setImage("cart:3")
-	expectRefused(t, w.workload.CopyTemplate(t.Context(), c, analysed, "id-2"), ErrChanged, "not the analysed "+analysed)
+	expectRefused(t, w.workload.CopyTemplate(t.Context(), c, analysed, "id-2"), ErrTargetChanged, "not the analysed "+analysed)
 	w.setImage("cart:2")
 	w.patchYAML(configMapGVK, "env", `{data: {COLOR: green}}`)
-	expectRefused(t, w.workload.CopyTemplate(t.Context(), c, analysed, "id-2"), ErrChanged, "")
+	expectRefused(t, w.workload.CopyTemplate(t.Context(), c, analysed, "id-2"), ErrTargetChanged, "")
 	if got := w.primaryImage(); got != "cart:1" {
 		t.Fatalf("the primary has %s", got)
 	}
@@ -406,7 +406,7 @@ func TestConfigurationThatChangesDuringThePromotionIsNotCopied(t *testing.T) {
 	must(t, err)
 	w.patchYAML(configMapGVK, "env", `{data: {COLOR: red}}`)
 	_, err = w.workload.ensureCopies(t.Context(), c, seen.configs, "id-2")
-	expectRefused(t, err, ErrChanged, "ConfigMap env.shop was changed or deleted just now")
+	expectRefused(t, err, ErrTargetChanged, "ConfigMap env.shop was changed or deleted just now")
 	if diff := cmp.Diff(map[string]any{"COLOR": "blue"}, w.contentOf(configMapGVK, "env-primary")); diff != "" {
 		t.Error(diff)
 	}

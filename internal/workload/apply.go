@@ -39,7 +39,7 @@ func getOrNil(ctx context.Context, from client.Reader, c *flaggerv1.Canary, kind
 	return obj, nil
 }
 
-// verifyCanaryUnchanged returns ErrChanged if the Canary has changed since the decision. It is needed where the primary
+// verifyCanaryUnchanged returns ErrTargetChanged if the Canary has changed since the decision. It is needed where the primary
 // follows its target, before it first serves: a process that was suspended may see the current target and an outdated Canary.
 func (w *Workloads) verifyCanaryUnchanged(ctx context.Context, c *flaggerv1.Canary) error {
 	now := &flaggerv1.Canary{}
@@ -48,7 +48,7 @@ func (w *Workloads) verifyCanaryUnchanged(ctx context.Context, c *flaggerv1.Cana
 		return fmt.Errorf("read Canary %s.%s: %w", c.Name, c.Namespace, err)
 	}
 	if err != nil || now.ResourceVersion != c.ResourceVersion {
-		return newRefusedError(ErrChanged, "Canary %s.%s was changed or deleted just now", c.Name, c.Namespace)
+		return newRefusedError(ErrTargetChanged, "Canary %s.%s was changed or deleted just now", c.Name, c.Namespace)
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ func (d configCopies) ensureCopy(ctx context.Context, c *flaggerv1.Canary, sourc
 		return false, err
 	}
 	if from == nil || from.checksums().serinSum != source.checksums.serinSum {
-		return false, newRefusedError(ErrChanged, "%s %s.%s was changed or deleted just now", source.Kind, source.Name, c.Namespace)
+		return false, newRefusedError(ErrTargetChanged, "%s %s.%s was changed or deleted just now", source.Kind, source.Name, c.Namespace)
 	}
 	into, err := d.readConfigContent(ctx, c, ref)
 	if err != nil {

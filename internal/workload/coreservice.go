@@ -295,11 +295,11 @@ func (k serviceWorkload) RecreatePrimary(ctx context.Context, c *flaggerv1.Canar
 		"restore the previous spec of %s, and Serin recreates the Service", apexName(c), primarySuffix, c.Namespace, c.Spec.TargetRef.Name)
 }
 
-// verifyRevision returns ErrChanged if the target has another revision; an empty revision matches any.
+// verifyRevision returns ErrTargetChanged if the target has another revision; an empty revision matches any.
 func (serviceWorkload) verifyRevision(c *flaggerv1.Canary, target *unstructured.Unstructured, revision string) error {
 	now, err := serviceRevision(target)
 	if err == nil && revision != "" && now != revision {
-		err = newRefusedError(ErrChanged, "service %s.%s has revision %s, not the analysed %s", target.GetName(), c.Namespace, now, revision)
+		err = newRefusedError(ErrTargetChanged, "service %s.%s has revision %s, not the analysed %s", target.GetName(), c.Namespace, now, revision)
 	}
 	return err
 }

@@ -163,12 +163,12 @@ func (k knativeWorkload) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary,
 	return k.setServiceAnnotation(ctx, c, service, map[string]string{primaryRevision: latest, promotedAnnotation: id})
 }
 
-// verifyRevision returns ErrChanged if the Service has another revision; an empty revision matches any.
+// verifyRevision returns ErrTargetChanged if the Service has another revision; an empty revision matches any.
 func (knativeWorkload) verifyRevision(c *flaggerv1.Canary, service *unstructured.Unstructured, revision string) error {
 	latest := latestCreatedRevision(service)
 	now, err := hashRevision(map[string]any{"knative": latest})
 	if err == nil && revision != "" && now != revision {
-		err = newRefusedError(ErrChanged, "Knative Service %s.%s has revision %s, not the analysed one", service.GetName(), c.Namespace, latest)
+		err = newRefusedError(ErrTargetChanged, "Knative Service %s.%s has revision %s, not the analysed one", service.GetName(), c.Namespace, latest)
 	}
 	return err
 }

@@ -69,7 +69,7 @@ func TestKnativeServiceIsReleased(t *testing.T) {
 		t.Errorf("got %+v", second)
 	}
 	must(t, kind.EnsurePrimary(ctx, c, "", "id-x", false)) // a serving primary does not follow the target
-	expectRefused(t, kind.CopyTemplate(ctx, c, first.Target.Revision, "id-2"), ErrChanged, "Knative Service fn.shop has revision fn-00002, not the analysed one")
+	expectRefused(t, kind.CopyTemplate(ctx, c, first.Target.Revision, "id-2"), ErrTargetChanged, "Knative Service fn.shop has revision fn-00002, not the analysed one")
 	must(t, kind.CopyTemplate(ctx, c, second.Target.Revision, "id-2"))
 	w.expectNoRequests("copied already", func() { must(t, kind.CopyTemplate(ctx, c, second.Target.Revision, "id-2")) })
 	want := map[string]string{"note": "mine", primaryRevision: "fn-00002", promotedAnnotation: "id-2", previousAnnotation: "fn-00001"}

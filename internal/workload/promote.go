@@ -13,7 +13,7 @@ import (
 )
 
 // EnsurePrimary creates the copies of configuration and then the primary from the target's template, if there is no primary.
-// If the target has another revision than the given one, it returns ErrChanged; an empty revision matches any. With follow,
+// If the target has another revision than the given one, it returns ErrTargetChanged; an empty revision matches any. With follow,
 // for the time before the primary first serves, it updates an existing primary to the target's template. id becomes the
 // flagger-id of a template that is written.
 func (d templateWorkload) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, revision, id string, follow bool) error {
@@ -81,7 +81,7 @@ func (d templateWorkload) primaryMatchesTarget(ctx context.Context, c *flaggerv1
 
 // CopyTemplate copies the analyzed revision of the target to the primary: configuration first, then strategy, replicas
 // (unless an autoscaler owns them), metadata and template, with id as its new flagger-id. It copies only the given
-// revision: if the target's template or configuration has changed, it returns ErrChanged. It is idempotent for the same
+// revision: if the target's template or configuration has changed, it returns ErrTargetChanged. It is idempotent for the same
 // id.
 func (d templateWorkload) CopyTemplate(ctx context.Context, c *flaggerv1.Canary, revision, id string) error {
 	seen, err := d.readWorkloads(ctx, c)
@@ -111,12 +111,12 @@ func (d templateWorkload) CopyTemplate(ctx context.Context, c *flaggerv1.Canary,
 	return d.writeTemplate(ctx, c, seen, template, now.templateSource())
 }
 
-// verifyRevision returns the state that is derived from the target, or ErrChanged if the target has another revision than the
+// verifyRevision returns the state that is derived from the target, or ErrTargetChanged if the target has another revision than the
 // given one. An empty revision matches any.
 func (d templateWorkload) verifyRevision(c *flaggerv1.Canary, seen workloadView, revision string) (derivedState, error) {
 	now, err := d.deriveState(c, seen)
 	if err == nil && revision != "" && now.revision != revision {
-		err = newRefusedError(ErrChanged, "%s %s.%s has revision %s, not the analysed %s", d.displayName(), seen.selectorPair.target, c.Namespace, now.revision, revision)
+		err = newRefusedError(ErrTargetChanged, "%s %s.%s has revision %s, not the analysed %s", d.displayName(), seen.selectorPair.target, c.Namespace, now.revision, revision)
 	}
 	return now, err
 }

@@ -261,7 +261,7 @@ func TestAPrimaryIsNotCreatedFromAnotherRevision(t *testing.T) {
 	c := w.canary("cart")
 	revision := w.observe().Target.Revision
 	w.setImage("cart:2")
-	expectRefused(t, w.workload.EnsurePrimary(t.Context(), c, revision, "id-1", false), ErrChanged, "not the analysed "+revision)
+	expectRefused(t, w.workload.EnsurePrimary(t.Context(), c, revision, "id-1", false), ErrTargetChanged, "not the analysed "+revision)
 	if w.object(deploymentKind, "cart-primary") != nil || w.object(configMapGVK, "env-primary") != nil {
 		t.Error("objects were created")
 	}

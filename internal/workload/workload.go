@@ -82,9 +82,9 @@ type Object struct {
 
 // Errors that callers distinguish.
 var (
-	// ErrChanged means that the target no longer has the given revision, or that the Canary has changed since the decision. The
+	// ErrTargetChanged means that the target no longer has the given revision, or that the Canary has changed since the decision. The
 	// primary's template is unchanged.
-	ErrChanged = errors.New("the target has another revision")
+	ErrTargetChanged = errors.New("the target has another revision")
 	// ErrHistoryGone means that the requested entry of the history no longer exists. Nothing was changed.
 	ErrHistoryGone = errors.New("the history no longer exists")
 	// ErrNotOwned means that an object with the name of one of Serin's has another owner. The user must resolve the conflict.

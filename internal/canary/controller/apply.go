@@ -76,7 +76,7 @@ func (a effectApplier) applyEffect(ctx context.Context, s *observation, effect r
 			return target.UpToPrimary(ctx, c)
 		}
 		return target.UpFromZero(ctx, c)
-	case canary.PrimaryScaledUp:
+	case canary.PrimaryScaledUpFromZero:
 		return target.PrimaryUpFromZero(ctx, c)
 	case canary.TargetScaledToZero:
 		return target.DownToZero(ctx, c)

@@ -69,7 +69,7 @@ func (a adopter) adopt(ctx context.Context, s *observation, orphan *appsv1.Repli
 		return nil, fmt.Errorf("verify that Rollout %s still exists: %w", s.key(), err)
 	}
 	if live.UID != s.object.UID || live.DeletionTimestamp != nil {
-		return nil, fmt.Errorf("adopt ReplicaSet %s.%s: %w", orphan.Name, orphan.Namespace, reconciler.ErrChanged)
+		return nil, fmt.Errorf("adopt ReplicaSet %s.%s: %w", orphan.Name, orphan.Namespace, reconciler.ErrObjectChanged)
 	}
 	adopted := orphan.DeepCopy()
 	adopted.OwnerReferences = append(adopted.OwnerReferences, *metav1.NewControllerRef(s.object, argov1.SchemeGroupVersion.WithKind(argov1.RolloutKind)))

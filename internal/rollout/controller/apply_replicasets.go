@@ -43,7 +43,7 @@ type replicaSetApplier struct {
 func (s *observation) replicaSet(name string) (*appsv1.ReplicaSet, error) {
 	rs := s.replicaSets[name]
 	if rs == nil {
-		return nil, fmt.Errorf("ReplicaSet %s of Rollout %s: %w", name, s.key(), reconciler.ErrChanged)
+		return nil, fmt.Errorf("ReplicaSet %s of Rollout %s: %w", name, s.key(), reconciler.ErrObjectChanged)
 	}
 	return rs, nil
 }

@@ -18,7 +18,7 @@ func (m managedObjects) selectPods(ctx context.Context, s *observation, e rollou
 		return false, err
 	}
 	if before == nil {
-		return false, fmt.Errorf("set the selector of Service %s.%s: %w", e.Service, s.object.Namespace, reconciler.ErrChanged)
+		return false, fmt.Errorf("set the selector of Service %s.%s: %w", e.Service, s.object.Namespace, reconciler.ErrObjectChanged)
 	}
 	after := before.DeepCopy()
 	if err := unstructured.SetNestedField(after.Object, e.Hash, "spec", "selector", argov1.PodTemplateHashLabel); err != nil {

@@ -19,7 +19,7 @@ import (
 // scaleWorkload sets the replicas of the Deployment that the Rollout refers to.
 func (m managedObjects) scaleWorkload(ctx context.Context, s *observation, e rollout.WorkloadScaled) (bool, error) {
 	if s.workload == nil || s.workload.object == nil || s.workload.object.GroupVersionKind() != deploymentKind {
-		return false, fmt.Errorf("scale the workload of Rollout %s: %w", s.key(), reconciler.ErrChanged)
+		return false, fmt.Errorf("scale the workload of Rollout %s: %w", s.key(), reconciler.ErrObjectChanged)
 	}
 	after := s.workload.object.DeepCopy()
 	annotations := after.GetAnnotations()
@@ -32,7 +32,7 @@ func (m managedObjects) scaleWorkload(ctx context.Context, s *observation, e rol
 	annotations[argov1.ManagedByAnnotation] = s.object.Name
 	after.SetAnnotations(annotations)
 	if err := unstructured.SetNestedField(after.Object, int64(e.Pods), "spec", "replicas"); err != nil {
-		return false, errors.Join(reconciler.ErrChanged, err)
+		return false, errors.Join(reconciler.ErrObjectChanged, err)
 	}
 	changed, err := writeChanges(ctx, m.client, s.workload.object, after)
 	if err == nil {
@@ -63,7 +63,7 @@ func (m managedObjects) releaseWorkload(ctx context.Context, owner *argov1.Rollo
 	}
 	if current, found, _ := unstructured.NestedInt64(before.Object, "spec", "replicas"); found && current < replicas {
 		if err := unstructured.SetNestedField(after.Object, replicas, "spec", "replicas"); err != nil {
-			return false, errors.Join(reconciler.ErrChanged, err)
+			return false, errors.Join(reconciler.ErrObjectChanged, err)
 		}
 	}
 	traffic.RemoveAnnotations(after, argov1.ManagedByAnnotation, argov1.ReplicasBeforeAnnotation)

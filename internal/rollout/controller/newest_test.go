@@ -210,7 +210,7 @@ func TestTheFirstWriteRequiresTheNewestRoute(t *testing.T) {
 		t.Errorf("it was compared already: %v", err)
 	}
 	p.restart()
-	if err := verify(); !errors.Is(err, traffic.ErrChanged) {
-		t.Errorf("another process with an outdated cache: got error %v, want ErrChanged", err)
+	if err := verify(); !errors.Is(err, traffic.ErrRouteChanged) {
+		t.Errorf("another process with an outdated cache: got error %v, want ErrRouteChanged", err)
 	}
 }

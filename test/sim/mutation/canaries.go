@@ -47,7 +47,7 @@ var Canaries = []Mutant{
 		"answers of earlier windows count",
 		"I3",
 		"internal/canary/queries.go",
-		"string(check.Source) + \"/\" + s.run() + \"/\" + s.openWindow().attempt(),\n\t\tSince: s.openWindow().end(),",
+		"string(check.Source) + \"/\" + s.run() + \"/\" + s.currentWindow().attempt(),\n\t\tSince: s.currentWindow().end(),",
 		"string(check.Source) + \"/\" + s.run(),", 1,
 	},
 	{
@@ -323,7 +323,7 @@ var Canaries = []Mutant{
 		"I32",
 		"internal/canary/deadline.go",
 		"return lastProgress(s, s.Workload.Target, s.serin().CanaryUnready).Add(s.Plan.Deadline)",
-		"if window := s.openWindow(); window.open {\n\t\treturn window.start.Add(s.Plan.Deadline)\n\t}\n\treturn lastProgress(s, s.Workload.Target, s.serin().CanaryUnready).Add(s.Plan.Deadline)", 355,
+		"if window := s.currentWindow(); window.open {\n\t\treturn window.start.Add(s.Plan.Deadline)\n\t}\n\treturn lastProgress(s, s.Workload.Target, s.serin().CanaryUnready).Add(s.Plan.Deadline)", 355,
 	},
 	{
 		"progress of the primary does not extend its deadline",
