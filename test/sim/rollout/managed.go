@@ -87,7 +87,7 @@ func (c *writtenWeights) managedRouteShifts(h routeWritten) []oracle.TrafficShif
 	before := managedIn(h.Old)
 	for _, rule := range managedRules(h.New) {
 		name, at := fmt.Sprint(rule["name"]), managedDestination(rule)
-		if hash := c.hashBehind(h.record, at); !slices.Contains(before, name) && hash != "" && !c.podsChangedByOthers(h.record, at) {
+		if hash := c.hashBehind(h.record, at); !slices.Contains(before, name) && hash != "" && !c.podsChangedByOthers(h.record, at) && !c.replicaSetDeleted(h.record, hash) {
 			shifts = append(shifts, oracle.TrafficShift{
 				Release: h.record.Name(), What: fmt.Sprintf("route %s was added with destination %s", name, hash), To: c.podsOf(h.record, hash),
 				OthersAnswer: true, // regardless of the others: no step needs the route before the pods
