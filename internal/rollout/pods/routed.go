@@ -41,14 +41,13 @@ func (r TrafficRoutedPods) CountsBehindRouter() ReplicaCounts {
 	if !r.DynamicStableScale {
 		return ReplicaCounts{Canary: canary, Stable: r.Replicas}
 	}
-	stable := CountForWeight(r.MaxWeight-weight, r.Replicas, r.MaxWeight)
-	if r.RecordedWeights == nil {
-		stable = r.Replicas // the stable revision still has all traffic
-	} else {
-		stable = max(stable, CountForWeight(r.RecordedWeights.Stable, r.Replicas, r.MaxWeight))
-		if r.Aborted && !r.FullyPromoted && replicas == nil { // only the pods that its remaining weight requires
-			canary = CountForWeight(r.RecordedWeights.Canary, r.PodsForAllTraffic, r.MaxWeight)
-		}
+	recorded := Weights{Stable: r.MaxWeight} // without a record, the stable revision still has all traffic
+	if r.RecordedWeights != nil {
+		recorded = *r.RecordedWeights
+	}
+	stable := max(CountForWeight(r.MaxWeight-weight, r.Replicas, r.MaxWeight), CountForWeight(recorded.Stable, r.Replicas, r.MaxWeight))
+	if r.Aborted && !r.FullyPromoted && replicas == nil { // only the pods that its remaining weight requires
+		canary = CountForWeight(recorded.Canary, r.PodsForAllTraffic, r.MaxWeight)
 	}
 	return ReplicaCounts{Canary: r.ApplyMinPods(canary), Stable: r.ApplyMinPods(stable)}
 }

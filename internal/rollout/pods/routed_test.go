@@ -67,6 +67,7 @@ func TestTrafficRoutedPodsFollowTheWeight(t *testing.T) {
 		{"dynamic, three quarters reached", stepInput(4, 1, setWeight(25), setWeight(75)).with(dynamic(75, 25)), ReplicaCounts{3, 1}},
 		{"dynamic, three quarters just entered", stepInput(4, 1, setWeight(25), setWeight(75)).with(dynamic(25, 75)), ReplicaCounts{3, 3}},
 		{"dynamic, first time", stepInput(4, 0, setWeight(25)).with(func(r *TrafficRoutedPods) { r.DynamicStableScale = true }), ReplicaCounts{1, 4}},
+		{"dynamic, aborted before the router had weights", stepInput(4, 0, setWeight(50)).with(func(r *TrafficRoutedPods) { r.DynamicStableScale, r.Aborted = true, true }), ReplicaCounts{0, 4}},
 		{"aborted", stepInput(1, 0, scaleTo(1)).with(func(r *TrafficRoutedPods) { r.Aborted, r.AbortScaleDownDelaySeconds = true, new(int32(30)) }), ReplicaCounts{0, 1}},
 		{"aborted, and kept", stepInput(1, 0, scaleTo(1)).with(func(r *TrafficRoutedPods) { r.Aborted, r.AbortScaleDownDelaySeconds = true, new(int32(0)) }), ReplicaCounts{1, 1}},
 		{"promoted in full", stepInput(4, 0, scaleTo(1)).with(func(r *TrafficRoutedPods) { r.FullyPromoted = true }), ReplicaCounts{4, 4}},
