@@ -40,10 +40,11 @@ func newPluginCalls(l *ledger) *pluginCalls {
 func (c *pluginCalls) check(event any) {
 	switch h := event.(type) {
 	case sim.ProcessStarted: // the answers of its predecessor are lost
-		maps.DeleteFunc(c.inFlight, func(key string, _ bool) bool { return strings.HasPrefix(key, h.Instance+"/") })
-		maps.DeleteFunc(c.answered, func(_ string, last pluginAnswer) bool { return last.process == h.Instance })
+		c.forget(h.Instance)
+	case sim.ShardLost: // it drops the answers to calls in flight, also if it acquires the shard again before they come
+		c.forget(h.Instance)
 	case actors.QueryAnswered: // first: it contains the other
-		if request, ok := h.Query.Request.(controller.PluginRequest); ok {
+		if request, ok := h.Query.Request.(controller.PluginRequest); ok && c.inFlight[h.Instance+"/"+h.Key.String()] {
 			delete(c.inFlight, h.Instance+"/"+h.Key.String())
 			c.recordAnswer(h, request)
 		}
@@ -52,6 +53,12 @@ func (c *pluginCalls) check(event any) {
 			c.checkCall(h, request)
 		}
 	}
+}
+
+// forget drops what a process knew.
+func (c *pluginCalls) forget(instance string) {
+	maps.DeleteFunc(c.inFlight, func(key string, _ bool) bool { return strings.HasPrefix(key, instance+"/") })
+	maps.DeleteFunc(c.answered, func(_ string, last pluginAnswer) bool { return last.process == instance })
 }
 
 func (c *pluginCalls) checkCall(h actors.QuerySent, request controller.PluginRequest) {
