@@ -152,7 +152,7 @@ func (r *Reconciler) reconcile(ctx context.Context, object *argov1.Rollout) (rec
 	r.memory.Do(key, func(e *rolloutMemory) { e.routedStatuses, e.routedKnown = s.routedStatuses(), true })
 	r.memory.ResetBackoff(key, reconciler.LostRace)
 	r.reporter.report(ctx, s, decision)
-	if err := errors.Join(r.submitRouterCalls(ctx, s, decision), r.submitPluginCalls(ctx, s, decision)); err != nil {
+	if err := r.submitPluginCalls(ctx, s, decision); err != nil {
 		return r.frame.RetryLater(ctx, key, err)
 	}
 	r.memory.ScheduleWake(key, decision.Wake)

@@ -123,34 +123,5 @@ func (o *Observer) findRouterPlugin(s *observation, name string) rollout.RouterP
 	case !o.AnswersFromStatus:
 		return rollout.RouterPlugin{Refusal: fmt.Sprintf(textPluginsOff, name)}
 	}
-	for _, gate := range shownGates(s.object.Status) { // the process that calls the plugin has written why it cannot
-		if gate.Name == rollout.GateRouterPlugin && gate.Verdict == string(release.Fail) {
-			return rollout.RouterPlugin{Refusal: gate.Message}
-		}
-	}
-	return rollout.RouterPlugin{}
-}
-
-// submitRouterCalls sends the calls of a decision, after the status contains the route that they are for.
-func (r *Reconciler) submitRouterCalls(ctx context.Context, s *observation, d rollout.Decision) error {
-	if r.RouterPlugins == nil {
-		return nil
-	}
-	queries := make([]release.Query, 0, len(d.Queries))
-	for _, query := range d.Queries {
-		calls, ok := query.Request.(rollout.RouterCalls)
-		if !ok {
-			continue
-		}
-		object := s.object.DeepCopy()
-		object.Spec = *s.spec.DeepCopy()
-		query.Request = RouterPluginRequest{calls, object}
-		queries = append(queries, query)
-	}
-	if len(queries) > 0 { // as for step plugins
-		if err := r.newest.rollouts.VerifyTakeover(ctx, s.key(), s.object, &argov1.Rollout{}); err != nil {
-			return err
-		}
-	}
-	return r.RouterPlugins.Calls.Submit(queryrunner.Key{NamespacedName: s.key(), UID: s.object.UID}, queries)
+	return rollout.RouterPlugin{Refusal: s.shownRefusal(rollout.GateRouterPlugin)}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -101,32 +102,50 @@ func (o *Observer) findStepPlugin(s *observation, name string) rollout.StepPlugi
 	case !o.AnswersFromStatus:
 		return rollout.StepPlugin{Refusal: fmt.Sprintf(textPluginsOff, name)}
 	}
-	for _, gate := range shownGates(s.object.Status) { // the process that calls the plugin has written why it cannot
-		if gate.Name == rollout.GatePlugin && gate.Verdict == string(release.Fail) {
-			return rollout.StepPlugin{Refusal: gate.Message}
-		}
-	}
-	return rollout.StepPlugin{}
+	return rollout.StepPlugin{Refusal: s.shownRefusal(rollout.GatePlugin)}
 }
 
-// submitPluginCalls sends the calls of a decision. Each receives the Rollout with the status that was just written.
-func (r *Reconciler) submitPluginCalls(ctx context.Context, s *observation, d rollout.Decision) error {
-	if r.StepPlugins == nil {
-		return nil
-	}
-	queries := make([]release.Query, 0, len(d.Queries))
-	for _, query := range d.Queries {
-		call, ok := query.Request.(rollout.PluginCall)
-		if !ok {
-			continue
+// shownRefusal returns the reason that the process which calls the plugins has written into the gate of the status; empty: none.
+func (s *observation) shownRefusal(gateName string) string {
+	for _, gate := range shownGates(s.object.Status) {
+		if gate.Name == gateName && gate.Verdict == string(release.Fail) {
+			return gate.Message
 		}
-		object := s.object.DeepCopy()
-		object.Spec = *s.spec.DeepCopy()
-		query.Request = PluginRequest{call, object}
-		queries = append(queries, query)
 	}
-	if err := r.frame.VerifyBeforeQueries(ctx, s.object, queries); err != nil {
+	return ""
+}
+
+// submitPluginCalls sends the calls of plugins in a decision, after the status is written: it contains the step and the route that they
+// are for. Each plugin receives the Rollout with that status.
+func (r *Reconciler) submitPluginCalls(ctx context.Context, s *observation, d rollout.Decision) error {
+	var steps, routes []release.Query
+	for _, query := range d.Queries {
+		switch request := query.Request.(type) {
+		case rollout.PluginCall:
+			query.Request = PluginRequest{request, s.objectForPlugins()}
+			steps = append(steps, query)
+		case rollout.RouterCalls:
+			query.Request = RouterPluginRequest{request, s.objectForPlugins()}
+			routes = append(routes, query)
+		}
+	}
+	if err := r.frame.VerifyBeforeQueries(ctx, s.object, slices.Concat(steps, routes)); err != nil {
 		return err
 	}
-	return r.StepPlugins.Calls.Submit(queryrunner.Key{NamespacedName: s.key(), UID: s.object.UID}, queries)
+	key := queryrunner.Key{NamespacedName: s.key(), UID: s.object.UID}
+	var err error
+	if r.RouterPlugins != nil {
+		err = r.RouterPlugins.Calls.Submit(key, routes)
+	}
+	if r.StepPlugins != nil {
+		err = errors.Join(err, r.StepPlugins.Calls.Submit(key, steps))
+	}
+	return err
+}
+
+// objectForPlugins returns the Rollout that a plugin receives. Its template may be that of a workload.
+func (s *observation) objectForPlugins() *argov1.Rollout {
+	object := s.object.DeepCopy()
+	object.Spec = *s.spec.DeepCopy()
+	return object
 }
