@@ -178,8 +178,8 @@ func (p *Runner) SetAnswerLimit(key Key, queries int) {
 }
 
 // Answers returns the stored answers of a release, and those of queries in flight, whose Ended is zero. If the clock was set
-// back, a Began in the future is set to the current time once and for all: computed in each call, it would always be the
-// current time. The caller owns the result.
+// back, times in the future are set to the current time once and for all: computed in each call, they would always be the
+// current time, and a query that is repeated some time after its answer would never be sent again. The caller owns the result.
 func (p *Runner) Answers(key Key) release.Answers {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -189,12 +189,20 @@ func (p *Runner) Answers(key Key) release.Answers {
 	}
 	now := p.clock.Now()
 	for id, answer := range r.answers {
-		if answer.Began.After(now) {
-			answer.Began = now
+		if answer.Began.After(now) || answer.Ended.After(now) {
+			answer.Began, answer.Ended = earlierOf(answer.Began, now), earlierOf(answer.Ended, now)
 			r.answers[id] = answer
 		}
 	}
 	return maps.Clone(r.answers)
+}
+
+// earlierOf returns the earlier of two times.
+func earlierOf(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // Forget drops the state of a release and cancels its queries in flight; a late answer is dropped.

@@ -285,25 +285,35 @@ func TestASinceInTheFutureIsAnsweredByTheCallItCaused(t *testing.T) {
 	})
 }
 
-// The Began of a query that was sent while the clock was a day ahead is set to the current time once. Computed in each call, it
-// would always be the current time, and the query would never be sent again.
-func TestABeganInTheFutureIsSetToTheCurrentTimeOnce(t *testing.T) {
-	clk := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC))
-	p := New(clk, 1, nil, func(types.NamespacedName) {})
-	cart := key("cart")
-	submit(t, p, cart, []release.Query{{ID: "a"}})
-	query, ok := p.TakeNext(t.Context())
-	if !ok {
-		t.Fatal("no query is sent")
-	}
-	now := clk.Now().Add(-24 * time.Hour)
-	clk.SetTime(now)
-	p.FinishQuery(query, release.Answer{Outcome: release.No})
-	for _, later := range []time.Duration{0, time.Minute} {
-		clk.SetTime(now.Add(later))
-		if began := p.Answers(cart)["a"].Began; !began.Equal(now) {
-			t.Errorf("%s later: got a call at %s, want %s", later, began, now)
-		}
+// The times of a query that was sent or answered while the clock was a day ahead are set to the current time once. Computed in each
+// call, they would always be the current time, and the query would never be sent again. Left in the future, it would be repeated a
+// day late.
+func TestTimesInTheFutureAreSetToTheCurrentTimeOnce(t *testing.T) {
+	for name, answeredAhead := range map[string]bool{"the clock is set back during the call": false, "the clock is set back after the answer": true} {
+		t.Run(name, func(t *testing.T) {
+			clk := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC))
+			p := New(clk, 1, nil, func(types.NamespacedName) {})
+			cart := key("cart")
+			submit(t, p, cart, []release.Query{{ID: "a"}})
+			query, ok := p.TakeNext(t.Context())
+			if !ok {
+				t.Fatal("no query is sent")
+			}
+			now := clk.Now().Add(-24 * time.Hour)
+			if answeredAhead {
+				p.FinishQuery(query, release.Answer{Outcome: release.No})
+			}
+			clk.SetTime(now)
+			if !answeredAhead {
+				p.FinishQuery(query, release.Answer{Outcome: release.No})
+			}
+			for _, later := range []time.Duration{0, time.Minute} {
+				clk.SetTime(now.Add(later))
+				if answer := p.Answers(cart)["a"]; !answer.Began.Equal(now) || !answer.Ended.Equal(now) {
+					t.Errorf("%s later: got a call from %s to %s, want both at %s", later, answer.Began, answer.Ended, now)
+				}
+			}
+		})
 	}
 }
 
