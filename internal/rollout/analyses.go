@@ -155,28 +155,37 @@ func ensureAnalysisRun(f facts, r analysisRequest) (*RunResult, outcome) {
 		}
 		return current.analysisResult(), outcome{}
 	}
-	base := fmt.Sprintf("%s-%s-%d%s", f.Name, f.Hash, f.new.Revision, r.suffix)
 	if run := findStartedRun(f, r); run != nil {
 		return run.analysisResult(), outcome{}
 	}
-	for i := range len(f.AnalysisRuns) + 1 {
-		name := base
-		if i > 0 {
-			name = fmt.Sprintf("%s.%d", base, i)
-		}
-		switch run := findAnalysisRun(f, name); {
-		case run == nil && (r.recorded == nil || r.recorded.Name != name):
-			// The status records the name before the run is created. Otherwise, another run would be created each time
-			// the status cannot be written.
-			return &RunResult{Name: name, Planned: true}, outcome{}
-		case run == nil:
-			return &RunResult{Name: name}, outcome{trafficEffects: []release.Effect{AnalysisRunExists{
-				Name: name, Hash: f.Hash, Revision: f.new.Revision, Type: r.kind, Step: r.step, Analysis: r.analysis,
-				LatestHash: f.new.Hash, StableHash: f.stable.Hash,
-			}}}
-		}
+	if name := recordedRunName(f, r); name != "" {
+		return &RunResult{Name: name}, outcome{trafficEffects: []release.Effect{AnalysisRunExists{
+			Name: name, Hash: f.Hash, Revision: f.new.Revision, Type: r.kind, Step: r.step, Analysis: r.analysis,
+			LatestHash: f.new.Hash, StableHash: f.stable.Hash,
+		}}}
 	}
-	return nil, outcome{} // not reached: there are more names than runs
+	base := fmt.Sprintf("%s-%s-%d%s", f.Name, f.Hash, f.new.Revision, r.suffix)
+	name := base
+	for i := 1; findAnalysisRun(f, name) != nil; i++ {
+		name = fmt.Sprintf("%s.%d", base, i)
+	}
+	// The status records the name before the run is created. Otherwise, another run would be created each time the status
+	// cannot be written.
+	return &RunResult{Name: name, Planned: true}, outcome{}
+}
+
+// recordedRunName returns the name that the status records for the run of a request, and that no run has yet; "": there is none.
+// The run may exist already: the watch may not have delivered it. Its name therefore does not change because a run with a lower
+// number was deleted.
+func recordedRunName(f facts, r analysisRequest) string {
+	if r.recorded == nil || findAnalysisRun(f, r.recorded.Name) != nil {
+		return ""
+	}
+	number, named := parseRunName(f, r.recorded.Name, r.suffix)
+	if !named || number.revision != f.new.Revision {
+		return ""
+	}
+	return r.recorded.Name
 }
 
 // findStartedRun returns an incomplete run that was created for the purpose of a request; nil: there is none. Its revision may be
@@ -275,18 +284,30 @@ func ensureExperiment(f facts, step argov1.RolloutExperimentStep, index int32) (
 			return &RunResult{Name: e.Name, Phase: e.Phase, Message: e.Message}, outcome{}
 		}
 	}
-	for i := range len(f.Experiments) + 1 {
-		name := base
-		if i > 0 {
-			name = fmt.Sprintf("%s-%d", base, i)
-		}
-		if !slices.ContainsFunc(f.Experiments, func(e Experiment) bool { return e.Name == name }) {
-			return &RunResult{Name: name}, outcome{trafficEffects: []release.Effect{ExperimentExists{
-				Name: name, Hash: f.Hash, Revision: f.new.Revision, Step: step, Canary: f.new.Name, Stable: f.stable.Name,
-			}}}
-		}
+	if name := recordedExperimentName(f, base); name != "" {
+		return &RunResult{Name: name}, outcome{trafficEffects: []release.Effect{ExperimentExists{
+			Name: name, Hash: f.Hash, Revision: f.new.Revision, Step: step, Canary: f.new.Name, Stable: f.stable.Name,
+		}}}
 	}
-	return nil, outcome{} // not reached: there are more names than experiments
+	name := base
+	for i := 1; hasExperiment(f, name); i++ {
+		name = fmt.Sprintf("%s-%d", base, i)
+	}
+	return &RunResult{Name: name, Planned: true}, outcome{} // as an AnalysisRun
+}
+
+// recordedExperimentName returns the name that the status records for the Experiment of a step, and that no Experiment has yet; "":
+// there is none. base is its name without a number. As with an AnalysisRun, the Experiment may exist already.
+func recordedExperimentName(f facts, base string) string {
+	name := f.Status.Canary.CurrentExperiment
+	if hasExperiment(f, name) || name != base && !strings.HasPrefix(name, base+"-") {
+		return ""
+	}
+	return name
+}
+
+func hasExperiment(f facts, name string) bool {
+	return slices.ContainsFunc(f.Experiments, func(e Experiment) bool { return e.Name == name })
 }
 
 // isExperimentOfStep reports whether the name of an Experiment shows that it was created for a step of this template.

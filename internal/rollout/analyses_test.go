@@ -45,6 +45,41 @@ func TestRunWithNumberedNameIsUsed(t *testing.T) {
 	}
 }
 
+// TestRecordedNameIsKept: a run or an Experiment with a numbered name may exist before the watch delivers it. Its name does not
+// change because the object with the name without a number was deleted in between: both would exist.
+func TestRecordedNameIsKept(t *testing.T) {
+	for name, step := range map[string]argov1.CanaryStep{
+		"analysis": {Analysis: analysed}, "experiment": {Experiment: &argov1.RolloutExperimentStep{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(argov1.RolloutSpec{Replicas: new(int32(2)), Strategy: argov1.RolloutStrategy{Canary: &argov1.CanaryStrategy{Steps: []argov1.CanaryStep{step}}}})
+			w.settle(t)
+			w.template = "v2"
+			w.generation++
+			w.settle(t)
+			w.runs, w.experiments = nil, nil
+			recorded := &w.status.Canary
+			if recorded.CurrentExperiment != "" {
+				recorded.CurrentExperiment += "-1"
+			} else {
+				recorded.CurrentStepAnalysisRunStatus = &argov1.RolloutAnalysisRunStatus{Name: recorded.CurrentStepAnalysisRunStatus.Name + ".1"}
+			}
+			var created []string
+			for _, effect := range Next(w.snapshot(t)).Effects {
+				switch e := effect.(type) {
+				case AnalysisRunExists:
+					created = append(created, e.Name)
+				case ExperimentExists:
+					created = append(created, e.Name)
+				}
+			}
+			if len(created) != 1 || created[0] != "cart-hash-v2-2-0.1" && created[0] != "cart-hash-v2-2-0-1" {
+				t.Errorf("creates %q", created)
+			}
+		})
+	}
+}
+
 // TestExperimentSurvivesNewRevisionNumber: a template that was replaced and returned before the next status write has a
 // higher revision number, and the Experiment that was created for its step is still evaluated.
 func TestExperimentSurvivesNewRevisionNumber(t *testing.T) {
