@@ -343,13 +343,15 @@ func (w *World) settled() bool {
 
 // checkIdle simulates an hour in which Serin must send no request to the API server (I9q). Before that, work that was in
 // progress when the releases ended may complete; and a process that scheduled a requeue by a wrong clock reconciles once more
-// within ten minutes.
+// within ten minutes. A retry after an error may continue a release, and its users may act on that.
 func (w *World) checkIdle() {
 	grace := 2 * time.Minute
 	if w.clockSet {
 		grace += 10 * time.Minute
 	}
-	w.runUntil(w.now.Add(grace))
+	for w.runUntil(w.now.Add(grace)); !w.stopped() && !w.settled(); w.runUntil(w.now.Add(grace)) {
+		w.settle()
+	}
 	if w.stopped() {
 		return
 	}

@@ -64,7 +64,11 @@ func (c *analysedTemplate) checkPromotedContent(m canaryWritten) {
 	if r.statusUnreliable {
 		return
 	}
-	cancelled := r.run.cancelledEarly || slices.Contains(r.target.contentHistory.Since(c.OldestView()), r.primary.content) || m.Before.Status.Phase == flaggerv1.CanaryPhaseWaiting
+	since := r.run.began // a cancellation may end after further changes of the target, which are released next
+	if c.OldestView().Before(since) {
+		since = c.OldestView()
+	}
+	cancelled := r.run.cancelledEarly || slices.Contains(r.target.contentHistory.Since(since), r.primary.content) || m.Before.Status.Phase == flaggerv1.CanaryPhaseWaiting
 	changed := r.primary.writtenByOthers.After(r.run.began) || r.primary.removed.After(r.run.began) || r.primary.version == nil
 	if !changed && !cancelled && !slices.Contains(r.run.targetContents, r.primary.content) {
 		c.Violate("I6", r.Name(), "it succeeded, but the primary runs %s, and the run was about %v", r.primary.content, r.run.targetContents)

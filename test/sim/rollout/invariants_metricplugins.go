@@ -1,6 +1,8 @@
 package rollout
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
@@ -12,13 +14,14 @@ import (
 type pluginMeasurements struct {
 	*ledger
 
-	// replies are the last replies, by process and query. resumeAt is when each measurement may be resumed.
+	// replies are the last replies, by process and query. resumeAt is when each measurement may be resumed, by the process that
+	// received the reply: a reply that arrives after a handover does not reach the status.
 	replies  map[string]metricPluginReplied
-	resumeAt map[measurement]time.Time
+	resumeAt map[measurement]map[string]time.Time
 }
 
 func newPluginMeasurements(l *ledger) *pluginMeasurements {
-	return &pluginMeasurements{l, map[string]metricPluginReplied{}, map[measurement]time.Time{}}
+	return &pluginMeasurements{l, map[string]metricPluginReplied{}, map[measurement]map[string]time.Time{}}
 }
 
 // check is called for each event.
@@ -32,8 +35,12 @@ func (c *pluginMeasurements) check(event any) {
 		}
 	case actors.QuerySent:
 		request := requestOf(h)
-		earliest := c.resumeAt[measurementOf(h)].Add(-time.Second) // times in a status are whole seconds
-		if len(request.Metric.Provider.Plugin) > 0 && request.InProgress != nil && !request.Terminate && !c.Clocks.Changed && c.Now().Before(earliest) {
+		requested := slices.Collect(maps.Values(c.resumeAt[measurementOf(h)]))
+		if len(requested) == 0 || len(request.Metric.Provider.Plugin) == 0 || request.InProgress == nil || request.Terminate || c.Clocks.Changed {
+			return
+		}
+		earliest := slices.MinFunc(requested, time.Time.Compare).Add(-time.Second) // times in a status are whole seconds
+		if c.Now().Before(earliest) {
 			c.Violate("I44", h.Key.Name, "%s is resumed at %s, and the plugin requested %s", measurementOf(h), c.Now(), earliest)
 		}
 	}
@@ -51,9 +58,13 @@ func (c *pluginMeasurements) checkResult(h actors.QueryAnswered) {
 	if got := phaseOf(h); got != want {
 		c.Violate("I44", h.Key.Name, "%s is %q instead of %q: the plugin returned %q, %v", measurementOf(h.QuerySent), got, want, replied.Reply.Phase, replied.Err)
 	}
-	delete(c.resumeAt, measurementOf(h.QuerySent))
+	measured := measurementOf(h.QuerySent)
+	delete(c.resumeAt[measured], h.Instance)
 	if want == argov1.AnalysisPhaseRunning && replied.Reply.ResumeAt != nil {
-		c.resumeAt[measurementOf(h.QuerySent)] = replied.Reply.ResumeAt.Time
+		if c.resumeAt[measured] == nil {
+			c.resumeAt[measured] = map[string]time.Time{}
+		}
+		c.resumeAt[measured][h.Instance] = replied.Reply.ResumeAt.Time
 	}
 }
 

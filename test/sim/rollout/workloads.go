@@ -172,8 +172,9 @@ func (c *requestedPods) workloadScaling(event any) {
 		return
 	}
 	was, is := replicasOf(actors.Typed[*appsv1.Deployment](c.World, h.Old)), replicasOf(actors.Typed[*appsv1.Deployment](c.World, h.New))
-	if is > was && slices.ContainsFunc(c.All, func(r *record) bool {
-		return !r.Gone() && r.object.Spec.WorkloadRef != nil && r.object.Spec.WorkloadRef.Name == h.Key.Name && len(c.expectedSpecs(r)) == 1
+	if is > was && slices.ContainsFunc(c.All, func(r *record) bool { // one that was created after it was read does not count
+		return !r.Gone() && r.object.Spec.WorkloadRef != nil && r.object.Spec.WorkloadRef.Name == h.Key.Name && len(c.expectedSpecs(r)) == 1 &&
+			r.object.CreationTimestamp.Time.Before(c.OldestView())
 	}) {
 		c.Violate("I18", h.Key.Name, "Serin scaled it up, although a Rollout references it: %d, not %d", is, was)
 	}
