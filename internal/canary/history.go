@@ -97,8 +97,19 @@ func endingOf(d Decision) release.Ending {
 	}
 }
 
+// startRecord starts the record of a release. The target may have the next revision already when the promotion of a failed release
+// is completed: its images are those of the earlier record then.
 func startRecord(s Snapshot, revision string) *flaggerv1.ReleaseRecord {
 	record := &flaggerv1.ReleaseRecord{Revision: revision, Start: metav1.NewTime(s.Now.Truncate(time.Second))}
+	if revision != "" && revision != s.Workload.Target.Revision {
+		for _, earlier := range s.serin().History { // the newest is first
+			if earlier.Revision == revision {
+				record.Images = slices.Clone(earlier.Images)
+				break
+			}
+		}
+		return record
+	}
 	for _, image := range s.Workload.Images[:min(len(s.Workload.Images), maxImages)] {
 		record.Images = append(record.Images, release.Truncate(image, maxRecordedText))
 	}
