@@ -39,8 +39,9 @@ type SerinStatus struct {
 	// Unfinished is set after a promotion or a rollback that failed because the primary was not ready, until it is ready.
 	// +optional
 	Unfinished *UnfinishedPrimary `json:"unfinished,omitempty"`
-	// Intent is the decision that is being carried out: rollback, cancel or skip. While post-rollout hooks are called, it is
-	// the result of the release: completed, skipped (without analysis) or failed.
+	// Intent is the decision that is being carried out: rollback, cancel, skip, or finish, which is skip once the primary has
+	// the new revision. While post-rollout hooks are called, it is the result of the release: completed, skipped (without
+	// analysis) or failed.
 	// +optional
 	Intent string `json:"intent,omitempty"`
 	// Reason for the intent, as one sentence.
