@@ -7,7 +7,10 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/release"
 )
 
 // Defaults that the API documentation promises.
@@ -44,6 +47,8 @@ type Features struct {
 	Mirror, WeightedMirror bool
 	// Sticky: session affinity is supported.
 	Sticky bool
+	// ServiceMatch is what the route uses of spec.service.match.
+	ServiceMatch release.ServiceMatch
 	// Joins: pods can join the mesh only if its objects exist before the pods are created.
 	Joins bool
 }
@@ -78,6 +83,7 @@ func NewPlan(c *flaggerv1.Canary, settings Settings) Plan {
 	features := settings.Features(p.Provider)
 	p.Joins = features.Joins
 	p.readStrategy(analysis, features)
+	p.checkServiceMatch(c.Spec.Service.Match, features)
 	p.readChecks(analysis)
 	for _, hook := range analysis.Webhooks {
 		if hook.Type == "" {
@@ -87,6 +93,26 @@ func NewPlan(c *flaggerv1.Canary, settings Settings) Plan {
 	}
 	p.validateReferences(c, analysis, settings)
 	return p
+}
+
+// checkServiceMatch adds a warning if the route matches more requests than spec.service.match, because the provider cannot express it.
+func (p *Plan) checkServiceMatch(matches []flaggerv1.HTTPMatchRequest, features Features) {
+	const field = "spec.service.match"
+	if len(matches) == 0 || !features.Known || features.ServiceMatch == release.MatchWhole {
+		return
+	}
+	if features.ServiceMatch == release.MatchIgnored {
+		p.addWarning(field, "provider %s does not use %s: requests are not restricted to it; remove it", p.Provider, field)
+		return
+	}
+	rest := matches[0]
+	rest.Name = ""
+	if rest.URI != nil && *rest.URI == (flaggerv1.StringMatch{Prefix: rest.URI.Prefix}) {
+		rest.URI = nil
+	}
+	if len(matches) > 1 || !equality.Semantic.DeepEqual(rest, flaggerv1.HTTPMatchRequest{}) {
+		p.addWarning(field, "provider %s uses only one prefix of a path of %s, so the route matches more requests: remove all other conditions", p.Provider, field)
+	}
 }
 
 // windowLength returns the interval of an analysis, and whether the minimum raised it. An invalid interval is 60 s, as

@@ -10,6 +10,7 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/release"
 )
 
 // spec is a valid Canary with a change.
@@ -120,6 +121,40 @@ func TestPlanWarnings(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, plan.Warnings); diff != "" || plan.Mirror || len(plan.ValidationErrors) > 0 {
 		t.Errorf("mirror %v, blocks %v (-want +got):\n%s", plan.Mirror, plan.ValidationErrors, diff)
+	}
+}
+
+// TestIgnoredMatchesOfTheServiceAreReported: a route that matches more requests than spec.service.match is not rendered in silence.
+func TestIgnoredMatchesOfTheServiceAreReported(t *testing.T) {
+	prefix := flaggerv1.HTTPMatchRequest{Name: "api", URI: &flaggerv1.StringMatch{Prefix: "/api"}}
+	exact := flaggerv1.HTTPMatchRequest{URI: &flaggerv1.StringMatch{Exact: "/api"}}
+	method := flaggerv1.HTTPMatchRequest{URI: prefix.URI, Method: &flaggerv1.StringMatch{Exact: "GET"}}
+	const ignored = "provider istio does not use spec.service.match: requests are not restricted to it; remove it"
+	const partly = "provider istio uses only one prefix of a path of spec.service.match, so the route matches more requests: remove all other conditions"
+	for name, tc := range map[string]struct {
+		used    release.ServiceMatch
+		matches []flaggerv1.HTTPMatchRequest
+		want    []string
+	}{
+		"no matches":     {release.MatchIgnored, nil, nil},
+		"whole":          {release.MatchWhole, []flaggerv1.HTTPMatchRequest{method, exact}, nil},
+		"ignored":        {release.MatchIgnored, []flaggerv1.HTTPMatchRequest{prefix}, []string{ignored}},
+		"one prefix":     {release.MatchPrefix, []flaggerv1.HTTPMatchRequest{prefix}, nil},
+		"two prefixes":   {release.MatchPrefix, []flaggerv1.HTTPMatchRequest{prefix, prefix}, []string{partly}},
+		"exact path":     {release.MatchPrefix, []flaggerv1.HTTPMatchRequest{exact}, []string{partly}},
+		"with a method":  {release.MatchPrefix, []flaggerv1.HTTPMatchRequest{method}, []string{partly}},
+		"without a path": {release.MatchPrefix, []flaggerv1.HTTPMatchRequest{{Method: method.Method}}, []string{partly}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := settings()
+			set.Features = func(string) canary.Features {
+				return canary.Features{Known: true, Weights: true, ServiceMatch: tc.used}
+			}
+			plan := canary.NewPlan(spec(func(s *flaggerv1.CanarySpec) { s.Service.Match = tc.matches }), set)
+			if diff := cmp.Diff(tc.want, plan.Warnings); diff != "" || len(plan.ValidationErrors) > 0 {
+				t.Errorf("blocks %v, warnings (-want +got):\n%s", plan.ValidationErrors, diff)
+			}
+		})
 	}
 }
 

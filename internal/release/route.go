@@ -55,6 +55,16 @@ type Match struct {
 	Path, Method *StringMatch
 }
 
+// ServiceMatch is what a provider uses of the matches of a Canary's service. The rest is ignored, as in Flagger, with a warning.
+type ServiceMatch int
+
+// The parts of the matches of a service.
+const (
+	MatchIgnored ServiceMatch = iota
+	MatchPrefix               // one prefix of a path
+	MatchWhole                // what the provider cannot express is refused
+)
+
 // StringMatch has exactly one field set.
 type StringMatch struct{ Exact, Prefix, Suffix, Regex string }
 

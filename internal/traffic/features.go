@@ -28,6 +28,8 @@ type Features struct {
 	HeaderRoutes   bool // managed routes by header
 	MirrorRoutes   bool // managed routes that mirror
 	Confirms       bool // a status that reports whether it serves the route
+	// ServiceMatch is what the routes of a Canary use of spec.service.match.
+	ServiceMatch release.ServiceMatch
 }
 
 // feature is an entry of the list that error messages and documentation share.

@@ -310,7 +310,7 @@ func Features(routers traffic.Registry, c *flaggerv1.Canary, provider string) ca
 	target := traffic.NewCanaryTarget(c, provider, "")
 	f := renderer.Features(target)
 	return canary.Features{
-		Known: true, Weights: f.Weights, Matches: f.Matches, Mirror: f.Mirror, WeightedMirror: f.WeightedMirror, Sticky: f.Sticky,
+		Known: true, Weights: f.Weights, Matches: f.Matches, Mirror: f.Mirror, WeightedMirror: f.WeightedMirror, Sticky: f.Sticky, ServiceMatch: f.ServiceMatch,
 		Joins: slices.ContainsFunc(renderer.Refs(target, release.Route{}, nil), func(ref traffic.Ref) bool { return ref.SelectsPods }),
 	}
 }

@@ -31,7 +31,7 @@ func New(version Version) Renderer { return Renderer{version: version} }
 
 // Features are weights, and matches by header.
 func (Renderer) Features(traffic.Target) traffic.Features {
-	return traffic.Features{Weights: true, Matches: true}
+	return traffic.Features{Weights: true, Matches: true, ServiceMatch: release.MatchPrefix}
 }
 
 // part is one object: its name, its spec, and its metadata.

@@ -27,7 +27,7 @@ func New(class string) Renderer { return Renderer{class: class} }
 
 // Features are weights, and matches by header.
 func (Renderer) Features(traffic.Target) traffic.Features {
-	return traffic.Features{Weights: true, Matches: true}
+	return traffic.Features{Weights: true, Matches: true, ServiceMatch: release.MatchPrefix}
 }
 
 // Refs is the HTTPProxy.

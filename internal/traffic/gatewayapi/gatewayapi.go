@@ -31,13 +31,13 @@ func New(version Version) Renderer { return Renderer{version: version} }
 func (r Renderer) Features(t traffic.Target) traffic.Features {
 	switch kind, _ := r.kindOf(t); kind {
 	case grpcKind:
-		return traffic.Features{Weights: true, Matches: true, Mirror: true, Confirms: true}
+		return traffic.Features{Weights: true, Matches: true, Mirror: true, Confirms: true, ServiceMatch: release.MatchWhole}
 	case tcpKind:
 		return traffic.Features{Weights: true, Confirms: true}
 	}
 	return traffic.Features{
 		Weights: true, Matches: true, QueryParams: true,
-		Mirror: true, Sticky: true, PrimarySticky: true, Confirms: true,
+		Mirror: true, Sticky: true, PrimarySticky: true, Confirms: true, ServiceMatch: release.MatchWhole,
 	}
 }
 

@@ -28,12 +28,12 @@ func New() Renderer { return Renderer{} }
 // Features of a TCP route are weights only.
 func (Renderer) Features(t traffic.Target) traffic.Features {
 	if tcp(t) {
-		return traffic.Features{Weights: true}
+		return traffic.Features{Weights: true, ServiceMatch: release.MatchWhole}
 	}
 	return traffic.Features{
 		Weights: true, Matches: true, QueryParams: true, SourceLabels: true,
 		Mirror: true, WeightedMirror: true, MirrorPercent: true,
-		Sticky: true, PrimarySticky: true,
+		Sticky: true, PrimarySticky: true, ServiceMatch: release.MatchWhole,
 	}
 }
 
