@@ -45,9 +45,8 @@ type process struct {
 	queries    *queryrunner.Runner
 	measurer   *measure.Measurer
 	jobs       *measure.Jobs
-	// stepPlugins are those of the controller of Rollouts.
-	stepPlugins *controller.StepPlugins
-	// routerPlugins are those of the same controller.
+	// stepPlugins and routerPlugins are those of the controller of Rollouts.
+	stepPlugins   *controller.StepPlugins
 	routerPlugins *controller.RouterPlugins
 }
 
@@ -87,7 +86,7 @@ func (p *process) newLauncher(readYourWrites client.Client) *launch.Launcher {
 // Controller implements sim.Kind.
 func (k *Rollouts) Controller(i *sim.Instance) sim.Controller {
 	p := k.process(i)
-	p.stepPlugins, p.routerPlugins = p.newStepPlugins(), p.newRouterPlugins()
+	p.addPlugins()
 	readYourWrites := readyourwrites.New(i.Client, i.Reader, i.Clock)
 	real := controller.New(controller.Parts{
 		Observer: controller.Observer{
@@ -169,7 +168,6 @@ func (p *process) newController(real reconcile.Reconciler, watched []schema.Grou
 		p.events.Flush()
 		p.sendMeasurements()
 		p.sendPluginCalls()
-		p.sendRouterCalls()
 	}}
 }
 

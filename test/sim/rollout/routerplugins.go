@@ -1,13 +1,9 @@
 package rollout
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"time"
-
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/serin-dev/serin/internal/queryrunner"
 	"github.com/serin-dev/serin/internal/release"
@@ -42,47 +38,16 @@ func (r *Release) addRouterPlugin(*sim.Stream) {
 	routing.Plugins[routerPluginName] = json.RawMessage(`{"edge":"a"}`)
 }
 
-// newRouterPlugins returns the router plugins of a process.
-func (p *process) newRouterPlugins() *controller.RouterPlugins {
-	enqueue := p.instance.Enqueue
-	calls := queryrunner.New(p.instance.Clock, maxPluginsInFlight, nil, func(key types.NamespacedName) { enqueue(reconcile.Request{NamespacedName: key}) })
-	calls.RequirePermission(func(string) error { return p.instance.CheckLease() })
-	return &controller.RouterPlugins{Find: func(string) rollout.RouterPlugin { return rollout.RouterPlugin{} }, Calls: calls}
-}
-
-// sendRouterCalls sends the calls that are queued.
-func (p *process) sendRouterCalls() {
-	for p.routerPlugins != nil && p.instance.Alive() {
-		query, ok := p.routerPlugins.Calls.TakeNext(context.Background())
-		if !ok {
-			return
-		}
-		p.rollouts.services.callRouterPlugin(p, query)
-	}
-}
-
-// callRouterPlugin delivers calls to the plugin, and schedules the answer. The calls are executed at once: a fault decides how many
-// of them, and what Serin learns about it.
-func (e *externalServices) callRouterPlugin(p *process, query queryrunner.RunningQuery) {
-	request, ok := query.Query.Request.(controller.RouterPluginRequest)
-	if !ok {
-		e.World.Violate("simulator", "query %T is unknown", query.Query.Request)
-		return
-	}
-	call, received := e.Services.Receive(p.instance, p.routerPlugins.Calls, query, query.Query.ID)
-	if !received {
-		return
-	}
-	call.Then, call.Flush = func(do func()) { p.instance.After(0, do) }, p.sendRouterCalls
-	call.Describe = func(answer release.Answer) string {
+// executeRoute returns how the plugin executes the calls for a route. They are executed at once: a fault decides how many of them,
+// and what Serin learns about it.
+func (e *externalServices) executeRoute(query queryrunner.RunningQuery, request controller.RouterPluginRequest) pluginExecution {
+	execution := pluginExecution{method: "SetWeight", describe: func(answer release.Answer) string {
 		return fmt.Sprintf("%s: %s %v%s", query.Query.ID, answer.Outcome, answer.Detail, answer.Text)
-	}
-	executed, after, answer := e.drawRouterAnswer(query, request)
-	if call.Scheduled(sim.LoseAnswer) {
-		answer = release.Answer{Outcome: release.Unreachable, Text: "SetWeight rpc call error: connection is shut down"}
-	}
-	e.World.Publish(routerCalled{query.Key, request, request.Calls[:executed]})
-	call.AnswerAfter(after, answer)
+	}}
+	executed := 0
+	executed, execution.after, execution.answer = e.drawRouterAnswer(query, request)
+	execution.effect = routerCalled{query.Key, request, request.Calls[:executed]}
+	return execution
 }
 
 // drawRouterAnswer returns how many calls the plugin executes, the delay after which it answers, and the answer. The faults are those

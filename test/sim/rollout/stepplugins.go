@@ -1,14 +1,10 @@
 package rollout
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
-
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/queryrunner"
@@ -25,14 +21,8 @@ const StepPlugins sim.FaultClass = "step-plugin"
 // stepPluginName is the plugin of all these steps.
 const stepPluginName = "sim/plugin"
 
-const (
-	// pluginTimeout is the timeout of a call.
-	pluginTimeout = time.Minute
-	// maxPluginCalls is the number of calls of a step after which the plugin is successful, unless there is a fault.
-	maxPluginCalls = 3
-	// maxPluginsInFlight is the number of calls in flight.
-	maxPluginsInFlight = 4
-)
+// maxPluginCalls is the number of calls of a step after which the plugin is successful, unless there is a fault.
+const maxPluginCalls = 3
 
 // addPluginSteps inserts steps of a plugin.
 func (r *Release) addPluginSteps(s *sim.Stream) {
@@ -43,46 +33,14 @@ func (r *Release) addPluginSteps(s *sim.Stream) {
 	}
 }
 
-// newStepPlugins returns the step plugins of a process.
-func (p *process) newStepPlugins() *controller.StepPlugins {
-	enqueue := p.instance.Enqueue
-	calls := queryrunner.New(p.instance.Clock, maxPluginsInFlight, nil, func(key types.NamespacedName) { enqueue(reconcile.Request{NamespacedName: key}) })
-	calls.RequirePermission(func(string) error { return p.instance.CheckLease() })
-	return &controller.StepPlugins{Find: func(string) rollout.StepPlugin { return rollout.StepPlugin{} }, Calls: calls}
-}
-
-// sendPluginCalls sends the calls that are queued.
-func (p *process) sendPluginCalls() {
-	for p.stepPlugins != nil && p.instance.Alive() {
-		query, ok := p.stepPlugins.Calls.TakeNext(context.Background())
-		if !ok {
-			return
-		}
-		p.rollouts.services.callPlugin(p, query)
-	}
-}
-
-// callPlugin delivers a call to the plugin, and schedules the answer.
-func (e *externalServices) callPlugin(p *process, query queryrunner.RunningQuery) {
-	request, ok := query.Query.Request.(controller.PluginRequest)
-	if !ok {
-		e.World.Violate("simulator", "query %T is unknown", query.Query.Request)
-		return
-	}
-	call, received := e.Services.Receive(p.instance, p.stepPlugins.Calls, query, query.Query.ID)
-	if !received {
-		return
-	}
-	call.Then, call.Flush = func(do func()) { p.instance.After(0, do) }, p.sendPluginCalls
-	call.Describe = func(answer release.Answer) string {
+// executeStep returns how the plugin executes a call of a step.
+func (e *externalServices) executeStep(query queryrunner.RunningQuery, request controller.PluginRequest) pluginExecution {
+	execution := pluginExecution{method: "Run", describe: func(answer release.Answer) string {
 		reply, _ := answer.Detail.(rollout.PluginReply)
 		return fmt.Sprintf("%s of step %d: %s %s%s", request.Operation, request.Step, answer.Outcome, reply.Phase, answer.Text)
-	}
-	after, answer := e.drawPluginAnswer(query, request)
-	if call.Scheduled(sim.LoseAnswer) {
-		answer = release.Answer{Outcome: release.Unreachable, Text: "Run rpc call error: connection is shut down"}
-	}
-	call.AnswerAfter(after, answer)
+	}}
+	execution.after, execution.answer = e.drawPluginAnswer(query, request)
+	return execution
 }
 
 // drawPluginAnswer returns the answer of the plugin, and the delay after which it arrives. The faults are those of all external
