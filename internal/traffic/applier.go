@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -72,9 +73,10 @@ func (v Versions) differ(now Versions) bool {
 }
 
 // VerifyNewest returns ErrRouteChanged if one of the objects has another version in the API server than in the cache from which it was
-// read. Objects in another cluster are not compared. Errors: those of live.
+// read. Objects in another cluster are not compared. They are read in a fixed order, so that a simulation run can be repeated. Errors:
+// those of live.
 func (a *Applier) VerifyNewest(ctx context.Context, live client.Reader, read Versions) error {
-	for key, version := range read {
+	for _, key := range slices.SortedFunc(maps.Keys(read), objectKey.compare) {
 		if a.Groups[key.gvk.Group] != nil {
 			continue
 		}
@@ -87,7 +89,7 @@ func (a *Applier) VerifyNewest(ctx context.Context, live client.Reader, read Ver
 		case !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err):
 			return fmt.Errorf("read %s %s from the API server: %w", key.gvk.Kind, key.NamespacedName, err)
 		}
-		if now != version {
+		if now != read[key] {
 			return fmt.Errorf("compare %s %s with the API server: %w", key.gvk.Kind, key.NamespacedName, ErrRouteChanged)
 		}
 	}

@@ -3,6 +3,7 @@ package traffic_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -277,6 +278,40 @@ func TestVerifyNewestRefusesAnOutdatedCache(t *testing.T) {
 	if err := elsewhere.VerifyNewest(t.Context(), c, read); err != nil {
 		t.Errorf("a route in another cluster: %v", err)
 	}
+}
+
+// TestVerifyNewestReadsInAFixedOrder verifies that the same faults have the same consequences in each replay of a simulation run.
+func TestVerifyNewestReadsInAFixedOrder(t *testing.T) {
+	c := newCluster(t)
+	a := &traffic.Applier{Client: c}
+	_, read, err := a.Observe(t.Context(), istio.New(), cart())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var first []string
+	for range 20 {
+		reader := &orderOfReads{Reader: c}
+		if err := a.VerifyNewest(t.Context(), reader, read); err != nil {
+			t.Fatal(err)
+		}
+		if first == nil {
+			first = reader.read
+		}
+		if len(reader.read) < 2 || !slices.Equal(reader.read, first) {
+			t.Fatalf("read %q, and %q before", reader.read, first)
+		}
+	}
+}
+
+// orderOfReads records which objects are read.
+type orderOfReads struct {
+	client.Reader
+	read []string
+}
+
+func (r *orderOfReads) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	r.read = append(r.read, object.GetObjectKind().GroupVersionKind().Kind+" "+key.Name)
+	return r.Reader.Get(ctx, key, object, options...)
 }
 
 // staleReader serves an old version of one object, like an outdated cache.

@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"cmp"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -80,6 +81,10 @@ func (r Ref) String() string {
 type objectKey struct {
 	gvk schema.GroupVersionKind
 	types.NamespacedName
+}
+
+func (k objectKey) compare(other objectKey) int {
+	return cmp.Or(cmp.Compare(k.gvk.String(), other.gvk.String()), cmp.Compare(k.String(), other.String()))
 }
 
 func (r Ref) key() objectKey {
