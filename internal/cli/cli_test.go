@@ -111,6 +111,9 @@ func newCluster(t *testing.T, d *datadriven.TestData) *clitest.FakeCluster {
 		case "relabelled": // Service web-stable selects other pods
 			service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-stable"}}
 			w.Change(service, func() { service.Spec.Selector["app"], service.Spec.Selector["tier"] = "other", "front" })
+		case "managed": // Service web-stable is managed by another Rollout
+			service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-stable"}}
+			w.Change(service, func() { service.Annotations = map[string]string{argov1.ManagedByAnnotation: arg.Vals[0]} })
 		case "unconfirmed": // the route of Canary cart was changed, and no Gateway has reported about that
 			route := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Name: "cart", Namespace: "shop"}}
 			w.Change(route, func() { route.Generation = 2 })

@@ -11,11 +11,11 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// The messages about invalid Services.
+// The messages about invalid Services. They begin with those of Argo Rollouts; the last one also names the other Rollout.
 const (
 	textNoService      = "service %q not found"
 	textServiceLabel   = "Service %q has unmatch label %q in rollout"
-	textServiceManaged = "Service %q is managed by another Rollout"
+	textServiceManaged = "Service %q is managed by another Rollout: %s"
 )
 
 // Service is the observed state of a Service that a strategy names.
@@ -83,7 +83,7 @@ func validateService(rollout, name string, labels map[string]string, service Ser
 		return field.ErrorList{field.Invalid(path, name, fmt.Sprintf(textNoService, name))}
 	}
 	if service.ManagedBy != "" && service.ManagedBy != rollout {
-		return field.ErrorList{field.Invalid(path, name, fmt.Sprintf(textServiceManaged, name))}
+		return field.ErrorList{field.Invalid(path, name, fmt.Sprintf(textServiceManaged, name, service.ManagedBy))}
 	}
 	for _, key := range slices.Sorted(maps.Keys(service.Selector)) {
 		if got, found := labels[key]; key != argov1.PodTemplateHashLabel && (!found || got != service.Selector[key]) {

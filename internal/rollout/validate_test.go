@@ -172,7 +172,7 @@ func TestValidateServices(t *testing.T) {
 		{"not there", Service{}, fine, `spec.strategy.canary.stableService: Invalid value: "stable": service "stable" not found`},
 		{"of other pods", fine, Service{Found: true, Selector: map[string]string{"app": "b"}}, `spec.strategy.canary.canaryService: Invalid value: "canary": Service "canary" has unmatch label "app" in rollout`},
 		{"of a label that pods lack", fine, Service{Found: true, Selector: map[string]string{"tier": ""}}, `spec.strategy.canary.canaryService: Invalid value: "canary": Service "canary" has unmatch label "tier" in rollout`},
-		{"of another Rollout", Service{Found: true, ManagedBy: "other"}, fine, `spec.strategy.canary.stableService: Invalid value: "stable": Service "stable" is managed by another Rollout`},
+		{"of another Rollout", Service{Found: true, ManagedBy: "other"}, fine, `spec.strategy.canary.stableService: Invalid value: "stable": Service "stable" is managed by another Rollout: other`},
 	} {
 		got := firstError(ValidateServices("cart", strategy, map[string]string{"app": "a"}, map[string]Service{"stable": test.stable, "canary": test.canary}))
 		if got != test.want {
