@@ -148,7 +148,7 @@ func causeOf(s Snapshot, d Decision) *flaggerv1.ReleaseCause {
 	}
 	recorded := s.serin().Release != nil && s.serin().Release.Cause != nil
 	switch {
-	case recorded && (after.Reason == reasonChecks || !rollback && s.mustRollBack()):
+	case recorded && (after.Reason == reasonChecks || !rollback && s.isReverting()):
 		return nil // the check that failed last, or the cause with which the rollback began
 	case rollback:
 		return &flaggerv1.ReleaseCause{Message: after.Reason}

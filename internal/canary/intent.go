@@ -109,8 +109,8 @@ func IsFinalising(status flaggerv1.CanaryStatus) bool {
 	return status.Phase == flaggerv1.CanaryPhaseFinalising || status.Serin != nil && status.Serin.Intent == intentFinish
 }
 
-// mustRollBack reports whether traffic returns to the previous revision, or the release is cancelled.
-func (s *Snapshot) mustRollBack() bool {
+// isReverting reports whether traffic returns to the previous revision, or the release is cancelled.
+func (s *Snapshot) isReverting() bool {
 	intent := s.serin().Intent
 	switch s.Status.Phase {
 	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:

@@ -15,7 +15,7 @@ func continueRelease(s Snapshot) Decision {
 	switch {
 	case IsFinalising(s.Status):
 		return continueFinalising(s)
-	case s.mustRollBack():
+	case s.isReverting():
 		return continueRollback(s)
 	case s.hasCommand(CommandAbort):
 		return rollBackOnCommand(s)

@@ -27,7 +27,7 @@ func continuePromotion(s Snapshot) Decision {
 	switch {
 	case s.statusFromOtherController():
 		return adoptRun(s)
-	case s.mustRollBack():
+	case s.isReverting():
 		return continueRollback(s)
 	case s.hasCommand(CommandAbort):
 		return rollBackOnCommand(s)

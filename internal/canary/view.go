@@ -81,7 +81,7 @@ func stateOf(s Snapshot, d Decision, v *release.View) release.State {
 		return release.Idle
 	case v.WaitsForUser():
 		return release.WaitsForUser
-	case s.mustRollBack():
+	case s.isReverting():
 		return release.RollingBack
 	case !idle || !isIdle(d.Status.Phase):
 		return release.InProgress

@@ -85,7 +85,7 @@ func awaitTargets(f facts) outcome {
 	if !f.routerUnconfirmed() {
 		return outcome{}
 	}
-	gate := release.NewWaitingGate("targets", release.ByCluster, "load balancers have not registered the pods of the active Service yet")
+	gate := release.NewWaitingGate(GateTargets, release.ByCluster, "load balancers have not registered the pods of the active Service yet")
 	return gateOutcome(awaitRouter(f, gate, f.Router.UnconfirmedReason))
 }
 

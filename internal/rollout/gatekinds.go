@@ -10,6 +10,12 @@ import (
 // sectionRollouts is the anchor of the heading in docs/gates.md below which all gates of Rollouts are described.
 const sectionRollouts = "rollouts"
 
+// The gates of components outside the cluster: the router has applied the weight, and load balancers have registered the pods.
+const (
+	GateRouteConfirmed = "route-confirmed"
+	GateTargets        = "targets"
+)
+
 // gateKind describes a gate with its openers.
 func gateKind(name string, openers ...release.Opener) release.GateKind {
 	return release.GateKind{Name: name, Openers: openers, Sections: []string{sectionRollouts}}
@@ -42,13 +48,15 @@ func GateKinds() release.GateKinds {
 		withCommand("promote", gateKind("inconclusive", byUser)),
 		gateKind("turn", byCluster),
 		gateKind("pods", byCluster),
-		gateKind("weight", byCluster),
+		gateKind("canary-capacity", byCluster),
+		gateKind("stable-capacity", byCluster),
+		gateKind(GateRouteConfirmed, byCluster),
 		gateKind("route", byCluster),
 		gateKind("canary-endpoints", byCluster),
 		gateKind("stable-endpoints", byCluster),
 		gateKind("router", byCluster),
 		gateKind(GateRouterPlugin, byTime, byAnswer, byUser),
-		gateKind("targets", byCluster),
+		gateKind(GateTargets, byCluster),
 		gateKind("services", byCluster),
 		withCommand("promote", gateKind("pause", byTime, byUser, byCluster)),
 		gateKind("analysis", byCluster, byUser),

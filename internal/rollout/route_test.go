@@ -101,7 +101,7 @@ func TestWeightReturnsWithItsPods(t *testing.T) {
 		w.settle(t)
 		var waits string
 		for _, gate := range w.last.Gates {
-			if gate.Name == "weight" && gate.Verdict != release.Pass {
+			if gate.Name == "canary-capacity" && gate.Verdict != release.Pass {
 				waits = gate.Message
 			}
 		}

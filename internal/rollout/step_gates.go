@@ -114,7 +114,7 @@ const textWeightNotApplied = "the router has not applied the weight yet"
 func weightVerified(v StepState) release.Gate {
 	weights := v.Status.Canary.Weights
 	if v.WeightShortfall != "" {
-		return release.NewWaitingGate("weight", release.ByCluster, v.WeightShortfall)
+		return release.NewWaitingGate("stable-capacity", release.ByCluster, v.WeightShortfall)
 	}
 	if v.EndpointsGate != nil {
 		return *v.EndpointsGate
@@ -126,9 +126,9 @@ func weightVerified(v StepState) release.Gate {
 		return *v.RouterGate
 	}
 	if weights != nil && weights.Verified != nil && !*weights.Verified {
-		return release.NewWaitingGate("weight", release.ByCluster, textWeightNotApplied)
+		return release.NewWaitingGate(GateRouteConfirmed, release.ByCluster, textWeightNotApplied)
 	}
-	return release.NewPassingGate("weight", "")
+	return release.NewPassingGate(GateRouteConfirmed, "")
 }
 
 // findStepPause returns the pause of the current step in the status; nil: none.

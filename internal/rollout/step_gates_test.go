@@ -77,7 +77,7 @@ func TestGatesOfEachKindOfStep(t *testing.T) {
 		{"weight, stable pods follow the traffic", StepState{Step: setWeight(10), Pods: StepPods{StableSpec: 3, StableReplicas: 2, DesiredStable: 3}}, "pass", ""},
 		{"weight, others", StepState{Step: setWeight(10), Pods: StepPods{WithoutRouter: true, OthersAvailable: 2}}, "wait pods cluster: 2 pods of other revisions must end first", ""},
 		{"weight, others behind a router", StepState{Step: setWeight(10), Pods: StepPods{OthersAvailable: 2}}, "pass", ""},
-		{"weight not verified", StepState{Step: setWeight(10), Pods: all, Status: argov1.RolloutStatus{Canary: argov1.CanaryStatus{Weights: &argov1.TrafficWeights{Verified: new(false)}}}}, "wait weight cluster: the router has not applied the weight yet", ""},
+		{"weight not verified", StepState{Step: setWeight(10), Pods: all, Status: argov1.RolloutStatus{Canary: argov1.CanaryStatus{Weights: &argov1.TrafficWeights{Verified: new(false)}}}}, "wait route-confirmed cluster: the router has not applied the weight yet", ""},
 		{"weight verified", StepState{Step: setWeight(10), Pods: all, Status: argov1.RolloutStatus{Canary: argov1.CanaryStatus{Weights: &argov1.TrafficWeights{Verified: new(true)}}}}, "pass", ""},
 		{"scale", StepState{Step: scaleTo(2), Pods: StepPods{New: pods.ReplicaSetPods{Spec: 2, Available: 1}, DesiredNew: 2}}, "wait pods cluster: 1 of 2 new pods available", ""},
 		{"pause to begin", StepState{Step: pauseFor("10")}, "wait pause cluster: starts with the next status update", ""},

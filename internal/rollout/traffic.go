@@ -53,7 +53,7 @@ func planTraffic(f facts) trafficPlan {
 		desired = trafficSplit{canary: f.new.Hash}
 	}
 	if desired.weightRequirement != "" {
-		t.gates = append(t.gates, release.NewWaitingGate("weight", release.ByCluster, desired.weightRequirement))
+		t.gates = append(t.gates, release.NewWaitingGate("canary-capacity", release.ByCluster, desired.weightRequirement))
 	}
 	desired, gates, unpublished := limitToEndpoints(f, desired)
 	t.gates, t.endpointsGate = append(t.gates, gates...), unpublished
@@ -61,7 +61,7 @@ func planTraffic(f facts) trafficPlan {
 	returned := recorded != nil && recorded.Canary.Weight == 0 && desired.weight == 0 && (f.Status.Abort || isPromoted(f.Status))
 	if shortfall := stableShortfall(f, desired.weight); shortfall != "" && !returned {
 		t.shortfall = shortfall
-		t.gates = append(t.gates, release.NewWaitingGate("weight", release.ByCluster, shortfall))
+		t.gates = append(t.gates, release.NewWaitingGate("stable-capacity", release.ByCluster, shortfall))
 		if recorded == nil || recorded.Canary.Weight > 0 && !f.findReplicaSet(recorded.Canary.PodTemplateHash).exists() {
 			return t // the recorded weight belongs to a revision that no longer exists: the route is unchanged
 		}
@@ -392,7 +392,7 @@ func confirmWeights(f facts, t trafficPlan) trafficPlan {
 		if !unchanged {
 			reason = "" // the reason concerns the previous weights
 		}
-		gate := awaitRouter(f, release.NewWaitingGate("weight", release.ByCluster, textWeightNotApplied), reason)
+		gate := awaitRouter(f, release.NewWaitingGate(GateRouteConfirmed, release.ByCluster, textWeightNotApplied), reason)
 		t.gates, t.routerGate = append(t.gates, gate), &gate
 	}
 	recorded.Verified = t.plugins.verified(recorded.Verified, previous, unchanged)

@@ -76,7 +76,7 @@ func TestAReleaseWaitsForAWS(t *testing.T) {
 
 	s.releaseVersion("cart", "v2")
 	s.waitForIngressWeight(20)
-	s.waitForGate("weight", "load balancer shop gives Service cart-canary weight 0, and 20 is wanted")
+	s.waitForGate("route-confirmed", "load balancer shop gives Service cart-canary weight 0, and 20 is wanted")
 	setListenerWeights := func(canary, stable int) {
 		region.Change(func(r *albtest.Region) {
 			r.Balancers[0].Listeners = [][]map[string]int{{{canaryARN: canary, stableARN: stable}}}
@@ -99,9 +99,9 @@ func TestAReleaseWaitsForAWS(t *testing.T) {
 	setListenerWeights(100, 0) // this time before the Ingress changes
 	s.patchRolloutStatus("cart", `{"pauseConditions":null}`)
 	s.waitForIngressWeight(0)
-	s.waitForGate("weight", "load balancer shop gives Service cart-canary weight 100, and 0 is wanted")
+	s.waitForGate("route-confirmed", "load balancer shop gives Service cart-canary weight 100, and 0 is wanted")
 	setListenerWeights(0, 100)
-	s.waitForGate("weight", "the target group of TargetGroupBinding k8s-stable does not have")
+	s.waitForGate("route-confirmed", "the target group of TargetGroupBinding k8s-stable does not have")
 	if got := s.podCounts("cart"); got != "v1=2 v2=2" {
 		t.Errorf("the pods are %s", got)
 	}

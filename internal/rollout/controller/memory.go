@@ -74,7 +74,7 @@ func waitsFor(gate reconciler.StatusGate) string {
 
 // externalDetail returns the message of a gate about a component outside the cluster, which users cannot inspect with kubectl.
 func externalDetail(gate reconciler.StatusGate) string {
-	if gate.Name == "weight" || gate.Name == "targets" {
+	if gate.Name == rollout.GateRouteConfirmed || gate.Name == rollout.GateTargets {
 		return gate.Message
 	}
 	return ""

@@ -56,7 +56,7 @@ func (s *observation) useStoredAnswer() {
 	weights := s.object.Status.Canary.Weights
 	unverified := weights != nil && weights.Verified != nil && !*weights.Verified
 	for _, gate := range shownGates(s.object.Status) {
-		if (gate.Name == "weight" && unverified || gate.Name == "targets") && gate.Verdict == string(release.Wait) {
+		if (gate.Name == rollout.GateRouteConfirmed && unverified || gate.Name == rollout.GateTargets) && gate.Verdict == string(release.Wait) {
 			_, reason, _ := strings.Cut(gate.Message, ": ")
 			s.snapshot.Router.Confirmed, s.snapshot.Router.UnconfirmedReason = new(false), reason
 		}

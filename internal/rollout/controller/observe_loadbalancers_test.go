@@ -196,7 +196,7 @@ func (p *fakeCluster) explains(why string) {
 	p.Helper()
 	var said []string
 	for _, gate := range p.rollout().Status.Serin.Gates {
-		if gate.Name == "weight" {
+		if gate.Name == "route-confirmed" {
 			said = append(said, gate.Message)
 		}
 	}

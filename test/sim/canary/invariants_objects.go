@@ -39,7 +39,7 @@ func (c *analysedTemplate) Observe(event any) {
 	case r.phase() == flaggerv1.CanaryPhaseInitializing && r.target.version == nil && r.created.After(c.OldestView()):
 		return // the process may have observed a target from before the Canary was created, which is not recorded
 	case (r.phase() == "" || r.phase() == flaggerv1.CanaryPhaseInitializing) && c.JustStarted(h.Actor):
-		allowed = r.target.contentHistory.Since(time.Time{}) // the primary follows the target, and serves no users until both are equal
+		return // an old list may have a target from before the Canary; the primary follows it, and serves no users until both are equal
 	case (r.phase() == "" || r.phase() == flaggerv1.CanaryPhaseInitializing) && r.configChanged.After(c.OldestView()):
 		return // the process may have observed a template and a configuration of different times; a later reconciliation repairs this
 	case r.phase() == "" || r.phase() == flaggerv1.CanaryPhaseInitializing:
