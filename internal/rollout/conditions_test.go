@@ -184,6 +184,44 @@ func TestIsInDesiredState(t *testing.T) {
 	}
 }
 
+// TestEndOfADelayIsProgress: pods that are retained for longer than the progress deadline, and that take a while to end after that,
+// do not degrade the Rollout.
+func TestEndOfADelayIsProgress(t *testing.T) {
+	w := newWorld(argov1.RolloutSpec{
+		Replicas: new(int32(2)), ProgressDeadlineSeconds: new(int32(5)),
+		Strategy: argov1.RolloutStrategy{Canary: &argov1.CanaryStrategy{
+			CanaryService: "canary", StableService: "stable", ScaleDownDelaySeconds: new(int32(10)),
+			TrafficRouting: &argov1.RolloutTrafficRouting{Nginx: &argov1.NginxTrafficRouting{StableIngress: "shop"}},
+			Steps:          []argov1.CanaryStep{{SetWeight: new(int32(50))}},
+		}},
+	})
+	w.settle(t)
+	w.deploy(t, "v2")
+	w.settle(t)
+	ending := true
+	w.become = func(rs ReplicaSet) (int32, int32) {
+		if rs.Hash == "hash-v1" && ending {
+			return 2, 2
+		}
+		return rs.Spec, rs.Spec
+	}
+	for _, passed := range []time.Duration{10 * time.Second, time.Second} { // the decision that removes the pods, and one while they end
+		w.now = w.now.Add(passed)
+		w.settle(t)
+		if phase := w.status.Phase; phase == argov1.RolloutPhaseDegraded || w.replicaSet("cart-hash-v1").Spec != 0 {
+			t.Fatalf("%s later, with %d desired pods of v1: %s (%s)", passed, w.replicaSet("cart-hash-v1").Spec, phase, w.status.Message)
+		}
+	}
+	w.now = w.now.Add(10 * time.Second)
+	if w.settle(t); w.status.Phase != argov1.RolloutPhaseDegraded {
+		t.Errorf("pods that do not end within the deadline: %s", w.status.Phase)
+	}
+	ending = false
+	if w.settle(t); w.status.Phase != argov1.RolloutPhaseHealthy {
+		t.Errorf("once they have ended: %s", w.status.Phase)
+	}
+}
+
 func TestHasStatusProgressed(t *testing.T) {
 	_, old := desiredState()
 	for name, change := range map[string]func(*argov1.RolloutStatus) (moves, switches bool){

@@ -19,7 +19,8 @@ type ProgressDeadline struct {
 
 // Time returns the time at which a release without progress times out; zero: it cannot time out now.
 //
-// There is no deadline during pauses, analyses, experiments and delays, which have durations of their own.
+// There is no deadline during pauses, analyses, experiments and delays, which have durations of their own. It starts again when a
+// delay ends (scaleDownDelayEnds), or when the next step begins.
 func (d ProgressDeadline) Time() time.Time {
 	c := conditions(d.Status.Conditions)
 	progress := c.find(argov1.RolloutProgressing)

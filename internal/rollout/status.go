@@ -215,7 +215,17 @@ func currentPhase(f facts, s argov1.RolloutStatus, plugins pluginPlan) (argov1.R
 // invalid before: the time until then does not count against its deadline.
 func madeProgress(f facts, s argov1.RolloutStatus) bool {
 	wasInvalid := conditions(f.storedStatus.Conditions).find(argov1.RolloutInvalidSpec) != nil
-	return wasInvalid || f.templateOrStepsChanged() || hasStatusProgressed(f.Status, s, f.Spec.Strategy.BlueGreen != nil)
+	return wasInvalid || f.templateOrStepsChanged() || scaleDownDelayEnds(f, s) || hasStatusProgressed(f.Status, s, f.Spec.Strategy.BlueGreen != nil)
+}
+
+// scaleDownDelayEnds reports whether the delay of retained pods has ended since the last progress. The deadline, which may be shorter
+// than the delay, applies to the time that the pods take to end.
+func scaleDownDelayEnds(f facts, s argov1.RolloutStatus) bool {
+	progress := conditions(s.Conditions).find(argov1.RolloutProgressing)
+	return progress != nil && slices.ContainsFunc(f.ReplicaSets, func(rs ReplicaSet) bool {
+		return rs.Spec > 0 && rs.Hash != f.Hash && rs.Hash != s.StableRS && rs.HasScaleDownDeadline() &&
+			!f.Now.Before(rs.ScaleDownDeadline) && rs.ScaleDownDeadline.After(progress.LastUpdateTime.Time)
+	})
 }
 
 // hasTimedOut reports whether the progress deadline of the release has passed.
