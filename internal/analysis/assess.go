@@ -42,8 +42,8 @@ func newestMeasurement(r *argov1.MetricResult) *argov1.Measurement {
 	return &r.Measurements[len(r.Measurements)-1]
 }
 
-// assessMetric returns the phase of a metric that follows from its counts, and the exceeded limit if the phase is not
-// successful.
+// assessMetric returns the phase of a metric that follows from its counts, and the limit that was
+// exceeded or not reached if the phase is not successful.
 func assessMetric(m argov1.Metric, r *argov1.MetricResult, terminating bool) (phase argov1.AnalysisPhase, cause string) {
 	newest, l := newestMeasurement(r), newMetricLimits(m)
 	switch {
@@ -63,7 +63,7 @@ func assessMetric(m argov1.Metric, r *argov1.MetricResult, terminating bool) (ph
 	case l.successes > 0 && int(r.ConsecutiveSuccess) >= l.successes:
 		return argov1.AnalysisPhaseSuccessful, ""
 	case l.desiredCount(m) > 0 && int(r.Count) >= l.desiredCount(m):
-		return phaseAfterCount(l), ""
+		return phaseAfterCount(r, l)
 	case terminating:
 		return argov1.AnalysisPhaseSuccessful, ""
 	default:
@@ -71,17 +71,17 @@ func assessMetric(m argov1.Metric, r *argov1.MetricResult, terminating bool) (ph
 	}
 }
 
-// phaseAfterCount returns the phase of a metric that was measured spec.count times without reaching a limit. A metric
+// phaseAfterCount returns the phase of a metric that was measured spec.count times without reaching a limit, and the cause. A metric
 // that also requires consecutive successes has not shown enough of them by then.
-func phaseAfterCount(l metricLimits) argov1.AnalysisPhase {
-	switch {
-	case l.successes == 0:
-		return argov1.AnalysisPhaseSuccessful
-	case l.failures >= 0:
-		return argov1.AnalysisPhaseInconclusive
-	default:
-		return argov1.AnalysisPhaseFailed
+func phaseAfterCount(r *argov1.MetricResult, l metricLimits) (phase argov1.AnalysisPhase, cause string) {
+	if l.successes == 0 {
+		return argov1.AnalysisPhaseSuccessful, ""
 	}
+	cause = fmt.Sprintf("consecutiveSuccess (%d) < consecutiveSuccessLimit (%d)", r.ConsecutiveSuccess, l.successes)
+	if l.failures >= 0 {
+		return argov1.AnalysisPhaseInconclusive, cause
+	}
+	return argov1.AnalysisPhaseFailed, cause
 }
 
 // phaseSeverity lists phases by severity. The phase of a run is the most severe one of its metrics.

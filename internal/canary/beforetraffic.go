@@ -25,7 +25,7 @@ func evaluateBeforeTraffic(s Snapshot, effects []release.Effect) Decision {
 		// attempt.
 		gates := release.EvaluateGates(s, conditions...)
 		if gates.Verdict() != release.Pass {
-			return handleClosedGate(s, gates, effects)
+			return handleClosedGateBeforeTraffic(s, gates, effects)
 		}
 		e := s.edit().addEffects(effects...)
 		e.serin.Started = true
@@ -39,7 +39,7 @@ func evaluateBeforeTraffic(s Snapshot, effects []release.Effect) Decision {
 	}
 	gates := release.EvaluateGates(s, conditions...)
 	if gates.Verdict() != release.Pass {
-		return handleClosedGate(s, gates, effects)
+		return handleClosedGateBeforeTraffic(s, gates, effects)
 	}
 	e := s.edit().addEffects(effects...).addEvents(startEvents(s, gates)...)
 	e.serin.Started, e.serin.Asked = true, nil
@@ -102,9 +102,9 @@ func preRolloutPassed(hook flaggerv1.CanaryWebhook, from time.Time) gate {
 	}
 }
 
-// handleClosedGate decides about a release whose gates before the first request do not all pass: it rolls back, counts a failed
+// handleClosedGateBeforeTraffic decides about a release whose gates before the first request do not all pass: it rolls back, counts a failed
 // check, or waits.
-func handleClosedGate(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
+func handleClosedGateBeforeTraffic(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	first := gates.First()
 	e := s.edit().addEffects(effects...)
 	switch {

@@ -30,7 +30,7 @@
 // next weight. A gate before each increase of the weight belongs in trafficIncreaseApprovals (hookgates.go), which both use: for
 // weighted releases only, and also before the promotion that follows the last weight. There is one exception, as in Flagger: the
 // first weight after a step with mirrored traffic has no such gate (nextStepApprovalGates, window.go). The switch of
-// evaluateWindow and that of handleClosedGate decide what follows while it is closed: by default, the window and its answers
+// evaluateWindow and that of handleClosedGateBeforeTraffic decide what follows while it is closed: by default, the window and its answers
 // remain, so a gate that may be closed for long has a case that opens another window (reopenWindow); forecast.go gives up
 // after maxDecisions of them. Then a line in GateKinds, and a row in docs/gates.md: test/borders fails until the list, the
 // sources and the page agree. The commands need no change. Random specs reach the gate only if drawSpec (generators_test.go,

@@ -70,7 +70,7 @@ func canaryPromotionReason(f facts, r trafficPlan, s argov1.RolloutStatus) strin
 		return "Full promotion requested"
 	case f.inRollbackWindow:
 		return "Rollback within window"
-	case awaitsUserDecision(s), isFinalWeightUnverified(s.Canary.Weights, f.maxWeight()), r.endpointsGate != nil:
+	case awaitsUserDecision(s), isFinalWeightUnverified(s.Canary.Weights, f.maxWeight()), r.canaryEndpointsGate != nil:
 		return ""
 	case steps == 0 || int(valueOr(s.CurrentStepIndex, 0)) >= steps:
 		return fmt.Sprintf("Completed all %d canary steps", steps)

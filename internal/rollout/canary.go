@@ -46,7 +46,7 @@ func replicaCounts(f facts, routed *argov1.TrafficWeights) (desired, next pods.R
 	for _, rs := range f.others {
 		current.Others += rs.Spec
 	}
-	desired = l.CountsForWeight(f.stepProgress().DesiredWeight(f.maxWeight()), f.maxWeight(), current.HasDistinctStable)
+	desired = l.CountsForWeight(f.stepProgress().WeightForPods(f.maxWeight()), f.maxWeight(), current.HasDistinctStable)
 	if _, returns := findReturningRevision(f); !returns {
 		return desired, l.NextCounts(current, desired)
 	}
@@ -105,7 +105,7 @@ func newStepState(f facts, in stepInputs) StepState {
 	v := StepState{
 		Now: f.Now, Index: valueOr(f.Status.CurrentStepIndex, 0), Total: int32(len(f.steps())), //nolint:gosec // a list in one object
 		Step: step, Status: f.Status, Pods: stepPods(f), PluginGate: in.plugins.gate,
-		Run: in.runs.step, Experiment: in.runs.experiment, ManagedRouteSet: t.weights != nil, WeightShortfall: t.shortfall, EndpointsGate: t.endpointsGate, RouterGate: t.routerGate,
+		Run: in.runs.step, Experiment: in.runs.experiment, ManagedRouteSet: t.weights != nil, WeightShortfall: t.shortfall, CanaryEndpointsGate: t.canaryEndpointsGate, RouterGate: t.routerGate,
 		RouterPluginGate: t.plugins.pendingGate(),
 	}
 	if in.plugins.statuses != nil {

@@ -26,7 +26,7 @@
 // simulator (test/sim/rollout) has to detect its absence.
 //
 // A gate: return it in the outcome of the stage that it delays, or add it to EvaluateStepGates (step_gates.go) if it
-// delays a step. With a router, a delay of a weight belongs in planTraffic (traffic.go): like endpointsGate, it limits the
+// delays a step. With a router, a delay of a weight belongs in planTraffic (traffic.go): like canaryEndpointsGate, it limits the
 // desired split, and is a field of the trafficPlan that newStepState (canary.go) copies into StepState; trafficOutOfSync
 // (scale.go) and canaryPromotionReason (advance.go) must know it. PromoteFull bypasses the gates of steps. Without a router,
 // planTraffic returns early: the delay belongs in replicaCounts (canary.go), where it limits the next numbers of pods, not the

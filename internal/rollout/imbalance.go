@@ -19,7 +19,7 @@ func DescribeImbalance(spec argov1.RolloutSpec, from int32) string {
 	replicas, maxWeight := valueOr(spec.Replicas, 1), pods.MaxWeight(c)
 	for i := max(from, 0); int(i) < len(c.Steps); i++ {
 		progress := pods.StepProgress{Steps: c.Steps, Index: &i}
-		weight := progress.DesiredWeight(maxWeight)
+		weight := progress.WeightForPods(maxWeight)
 		count := pods.TrafficRoutedPods{StepProgress: progress, Replicas: replicas, MaxWeight: maxWeight, MinPodsPerReplicaSet: valueOr(c.MinPodsPerReplicaSet, 0)}.CountsBehindRouter().Canary
 		if needed := pods.CountForWeight(weight, replicas, maxWeight); int64(needed) > 2*int64(count) {
 			cause := lastScalingStep(c.Steps, i)

@@ -50,7 +50,7 @@ func awaitsFirstWeight(f facts, t trafficPlan) bool {
 // trafficOutOfSync reports whether the traffic split does not yet correspond to the desired numbers of pods. Until it
 // does, no pods are removed.
 func trafficOutOfSync(f facts, t trafficPlan) bool {
-	return f.usesRouter() && f.hasDistinctStable() && (t.weights == nil || t.shortfall != "" || t.endpointsGate != nil || f.routerUnconfirmed())
+	return f.usesRouter() && f.hasDistinctStable() && (t.weights == nil || t.shortfall != "" || t.canaryEndpointsGate != nil || f.routerUnconfirmed())
 }
 
 // retainUntilServiceMoves returns the number of pods of a stable revision whose last pods are about to be removed: they

@@ -43,7 +43,8 @@ import (
 //	after 10s           advances the time
 //
 // After each command, the Rollout is reconciled until nothing changes. The same scenario also runs in two processes that
-// are repeatedly stopped between two effects, one of which writes each decision separately. All must reach the same state.
+// are repeatedly stopped between two effects, one of which writes each decision separately. All must reach the same state,
+// with the same events, except after a command with the argument rerun: its calls of plugins are repeated in the other processes.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
 		var w *world

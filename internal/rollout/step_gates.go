@@ -25,9 +25,9 @@ type StepState struct {
 	ManagedRouteSet bool
 	// WeightShortfall is the reason why the router was not given the weight of the step; empty: it was.
 	WeightShortfall string
-	// EndpointsGate is the gate about missing endpoints of the revision for the traffic of the step; nil: none are
+	// CanaryEndpointsGate is the gate about missing endpoints of the revision for the traffic of the step; nil: none are
 	// missing.
-	EndpointsGate *release.Gate
+	CanaryEndpointsGate *release.Gate
 	// RouterGate is the gate of a router that has not applied the weight yet; nil: it has, or cannot report it.
 	RouterGate *release.Gate
 	// RouterPluginGate is the gate of a router plugin that has not confirmed the route yet; nil: there is none, or all have.
@@ -116,8 +116,8 @@ func weightVerified(v StepState) release.Gate {
 	if v.WeightShortfall != "" {
 		return release.NewWaitingGate("stable-capacity", release.ByCluster, v.WeightShortfall)
 	}
-	if v.EndpointsGate != nil {
-		return *v.EndpointsGate
+	if v.CanaryEndpointsGate != nil {
+		return *v.CanaryEndpointsGate
 	}
 	if v.RouterPluginGate != nil {
 		return *v.RouterPluginGate
@@ -203,8 +203,8 @@ func (r *RunResult) evaluateGate(gate release.Gate) release.Gate {
 }
 
 func managedRouteSet(v StepState) release.Gate {
-	if v.EndpointsGate != nil {
-		return *v.EndpointsGate
+	if v.CanaryEndpointsGate != nil {
+		return *v.CanaryEndpointsGate
 	}
 	if !v.ManagedRouteSet {
 		return release.NewWaitingGate("route", release.ByCluster, "not applied yet")

@@ -25,8 +25,8 @@ type trafficPlan struct {
 	recordedWeights *argov1.TrafficWeights
 	// shortfall is the reason why the weight of the step is not set; empty: it is set.
 	shortfall string
-	// endpointsGate is the gate about missing endpoints for the traffic of the step; nil: none are missing.
-	endpointsGate *release.Gate
+	// canaryEndpointsGate is the gate about missing endpoints for the traffic of the step; nil: none are missing.
+	canaryEndpointsGate *release.Gate
 	// routerGate is the gate of a router that has not applied its weights yet; nil: it has, or cannot report it.
 	routerGate *release.Gate
 	// plugins is the state of the router plugins for this route.
@@ -56,7 +56,7 @@ func planTraffic(f facts) trafficPlan {
 		t.gates = append(t.gates, release.NewWaitingGate("canary-capacity", release.ByCluster, desired.weightRequirement))
 	}
 	desired, gates, unpublished := limitToEndpoints(f, desired)
-	t.gates, t.endpointsGate = append(t.gates, gates...), unpublished
+	t.gates, t.canaryEndpointsGate = append(t.gates, gates...), unpublished
 	weights := weightsForSplit(f, desired)
 	returned := recorded != nil && recorded.Canary.Weight == 0 && desired.weight == 0 && (f.Status.Abort || isPromoted(f.Status))
 	if shortfall := stableShortfall(f, desired.weight); shortfall != "" && !returned {
@@ -65,7 +65,7 @@ func planTraffic(f facts) trafficPlan {
 		if recorded == nil || recorded.Canary.Weight > 0 && !f.findReplicaSet(recorded.Canary.PodTemplateHash).exists() {
 			return t // the recorded weight belongs to a revision that no longer exists: the route is unchanged
 		}
-		weights = limitToStableCapacity(f, *recorded.DeepCopy(), desired)
+		weights = reduceRecordedWeight(f, *recorded.DeepCopy(), desired)
 	}
 	if gate := stableEndpointsGate(f, desired); gate != nil {
 		t.gates = append(t.gates, *gate)
@@ -85,9 +85,9 @@ func planTraffic(f facts) trafficPlan {
 	return confirmWeights(f, t)
 }
 
-// limitToStableCapacity reduces the recorded weight to the point at which the stable revision can carry the rest.
-func limitToStableCapacity(f facts, weights argov1.TrafficWeights, desired trafficSplit) argov1.TrafficWeights {
-	weights.Canary.Weight = min(weights.Canary.Weight, max(desired.weight, f.maxWeight()-stableCapacity(f)))
+// reduceRecordedWeight reduces the recorded weight to the point at which the stable revision can carry the rest.
+func reduceRecordedWeight(f facts, weights argov1.TrafficWeights, desired trafficSplit) argov1.TrafficWeights {
+	weights.Canary.Weight = min(weights.Canary.Weight, max(desired.weight, f.maxWeight()-weightCarriedByStable(f)))
 	if weights.Canary.Weight == 0 && f.new.Available > 0 { // requests that match a route of the steps are for this revision
 		weights.Canary.PodTemplateHash = desired.canary
 	}
@@ -181,8 +181,8 @@ func returnsToStable(f facts) (returns bool, previous string) {
 	return w.Canary.Weight > 0 && previous != "" && previous != f.new.Hash && f.new.Available < f.replicas(), previous
 }
 
-// stableCapacity returns the weight that the available pods of the stable revision can carry.
-func stableCapacity(f facts) int32 {
+// weightCarriedByStable returns the weight that the available pods of the stable revision can carry.
+func weightCarriedByStable(f facts) int32 {
 	return release.CarriedWeight(f.maxWeight(), f.stable.Available, podsForAllTraffic(f))
 }
 

@@ -172,7 +172,7 @@ func TestWeightAtReturnsTheLastSetWeight(t *testing.T) {
 	}
 	for index, want := range map[int32]int32{-5: 0, 4: DefaultMaxWeight, 99: DefaultMaxWeight} {
 		p := StepProgress{Steps: steps, Index: &index}
-		if got := p.DesiredWeight(DefaultMaxWeight); got != want {
+		if got := p.WeightForPods(DefaultMaxWeight); got != want {
 			t.Errorf("step %d, which there is not: weight %d, want %d", index, got, want)
 		}
 	}

@@ -77,9 +77,9 @@ type StepProgress struct {
 	Aborted bool
 }
 
-// DesiredWeight returns the final weight, out of maxWeight, of the new revision. RollingLimits.NextCounts and
+// WeightForPods returns the final weight, out of maxWeight, of the new revision. RollingLimits.NextCounts and
 // TrafficRoutedPods.ReturnWeight determine how fast the weight is reached.
-func (p StepProgress) DesiredWeight(maxWeight int32) int32 {
+func (p StepProgress) WeightForPods(maxWeight int32) int32 {
 	switch _, stepping := StepAt(p.Steps, p.Index); {
 	case p.FullyPromoted:
 		return maxWeight
