@@ -109,58 +109,6 @@ func TraceWrites(w *sim.World, describe func(*store.Event) string) {
 	})
 }
 
-// The traffic providers that are simulated. Without one, the numbers of pods, or the selectors of Services, determine the
-// traffic.
-const (
-	NoRouter   = "kubernetes"
-	Istio      = "istio"
-	GatewayAPI = "gatewayapi:v1"
-)
-
-// RouteKind returns the kind of the object that contains the weights of a provider, or false if there is none.
-func RouteKind(provider string) (schema.GroupKind, bool) {
-	switch provider {
-	case Istio:
-		return VirtualServiceKind, true
-	case GatewayAPI:
-		return HTTPRouteKind, true
-	default:
-		return schema.GroupKind{}, false
-	}
-}
-
-// Destinations returns the destinations of each rule of a route with their weights. They are not copied, so that the caller can
-// modify them.
-func Destinations(content map[string]any) [][]map[string]any {
-	var out [][]map[string]any
-	for _, place := range [][2]string{{"http", "route"}, {"rules", "backendRefs"}} {
-		rules, _, _ := unstructured.NestedFieldNoCopy(content, "spec", place[0])
-		for _, rule := range Items(rules) {
-			out = append(out, Items(rule[place[1]]))
-		}
-	}
-	return out
-}
-
-// SetCanaryWeight sets the weight of the canary, and the remaining weight of the stable side, in each rule that has both. It
-// reports whether there is such a rule.
-func SetCanaryWeight(content map[string]any, canary func(destination map[string]any) bool, weight int64) bool {
-	changed := false
-	for _, to := range Destinations(content) {
-		if len(to) != 2 {
-			continue
-		}
-		for _, destination := range to {
-			destination["weight"] = 100 - weight
-			if canary(destination) {
-				destination["weight"] = weight
-			}
-		}
-		changed = true
-	}
-	return changed
-}
-
 // Labels returns the labels of an object.
 func Labels(object map[string]any) map[string]string {
 	labels, _, _ := unstructured.NestedStringMap(object, "metadata", "labels")
@@ -175,18 +123,15 @@ func ControllerOf(meta metav1.Object) metav1.OwnerReference {
 	return metav1.OwnerReference{}
 }
 
-// The kinds of Kubernetes, Istio and the Gateway API that releases consist of.
+// The kinds of Kubernetes that releases consist of.
 var (
-	DeploymentKind      = schema.GroupKind{Group: "apps", Kind: "Deployment"}
-	DaemonSetKind       = schema.GroupKind{Group: "apps", Kind: "DaemonSet"}
-	ReplicaSetKind      = schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}
-	PodKind             = schema.GroupKind{Kind: "Pod"}
-	JobKind             = schema.GroupKind{Group: "batch", Kind: "Job"}
-	ServiceKind         = schema.GroupKind{Kind: "Service"}
-	ConfigMapKind       = schema.GroupKind{Kind: "ConfigMap"}
-	SecretKind          = schema.GroupKind{Kind: "Secret"}
-	AutoscalerKind      = schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}
-	VirtualServiceKind  = schema.GroupKind{Group: "networking.istio.io", Kind: "VirtualService"}
-	DestinationRuleKind = schema.GroupKind{Group: "networking.istio.io", Kind: "DestinationRule"}
-	HTTPRouteKind       = schema.GroupKind{Group: "gateway.networking.k8s.io", Kind: "HTTPRoute"}
+	DeploymentKind = schema.GroupKind{Group: "apps", Kind: "Deployment"}
+	DaemonSetKind  = schema.GroupKind{Group: "apps", Kind: "DaemonSet"}
+	ReplicaSetKind = schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}
+	PodKind        = schema.GroupKind{Kind: "Pod"}
+	JobKind        = schema.GroupKind{Group: "batch", Kind: "Job"}
+	ServiceKind    = schema.GroupKind{Kind: "Service"}
+	ConfigMapKind  = schema.GroupKind{Kind: "ConfigMap"}
+	SecretKind     = schema.GroupKind{Kind: "Secret"}
+	AutoscalerKind = schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}
 )

@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/store"
@@ -43,7 +44,7 @@ func readDefinitions(ctx context.Context, readOwn func() (*store.Definitions, er
 	if err != nil {
 		return nil, fmt.Errorf("read Serin's definitions: %w", err)
 	}
-	routes, err := store.Routes(ctx, HTTPRouteKind, VirtualServiceKind, DestinationRuleKind)
+	routes, err := store.Routes(ctx, slices.Concat(WeightKinds, SubsetKinds)...)
 	if err != nil {
 		return nil, err
 	}

@@ -14,9 +14,9 @@ import (
 )
 
 // commonKinds are the kinds whose objects belong to the final state for every API.
-var commonKinds = []schema.GroupKind{
-	DeploymentKind, DaemonSetKind, ServiceKind, ConfigMapKind, SecretKind, AutoscalerKind, VirtualServiceKind, DestinationRuleKind, HTTPRouteKind,
-}
+var commonKinds = slices.Concat([]schema.GroupKind{
+	DeploymentKind, DaemonSetKind, ServiceKind, ConfigMapKind, SecretKind, AutoscalerKind,
+}, WeightKinds, SubsetKinds)
 
 // FinalState returns the objects of these kinds that exist at the end of a run, one per line, as normalize returns them.
 func FinalState(w *sim.World, kinds []schema.GroupKind, normalize func(schema.GroupKind, *store.Version) map[string]any) string {

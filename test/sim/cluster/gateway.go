@@ -19,7 +19,7 @@ import (
 type Route struct {
 	Release   types.NamespacedName
 	Namespace string
-	// Provider is kubernetes, istio, or gatewayapi with a version.
+	// Provider is kubernetes, or a key of routeKinds, with a version for gatewayapi.
 	Provider string
 	// Apex is the Service that clients call, and the name of the route; Primary and Canary are the other Services.
 	Apex, Primary, Canary string
@@ -157,17 +157,16 @@ func (g *Gateway) observe(event any) {
 	}
 	e := write.Event
 	switch e.Kind {
-	case virtualServiceKind, httpRouteKind:
-		if e.Type == store.Modified && e.New.Generation() == e.Old.Generation() {
-			return
-		}
-	case serviceKind, sliceKind:
+	case serviceKind, sliceKind, virtualServiceKind, httpRouteKind, openShiftRouteKind, httpProxyKind, routeTableKind, serviceSplitterKind:
 	default:
 		return
 	}
 	for _, route := range g.routes() {
 		if route.Namespace != e.Key.Namespace || !route.concerns(e) {
 			continue
+		}
+		if e.Kind == route.kind() && e.Type == store.Modified && e.New.Generation() == e.Old.Generation() {
+			continue // a change of the status
 		}
 		if e.Kind == route.kind() {
 			g.routeWritten[route.Release] = g.world.Now()
@@ -204,6 +203,7 @@ func (g *Gateway) scheduleDelivery(r *replica, route Route, e *store.Event) {
 	wait, late := r.draws.Skewed(20*time.Millisecond, GatewayDelay), r.draws.Skewed(time.Second, FaultDelay)
 	if g.world.Faults.Inject(LateGateways) {
 		wait += late
+		g.rejectFirst(e)
 	}
 	at := g.world.Now().Add(wait)
 	if at.Before(r.lastDelivery) {
@@ -217,7 +217,7 @@ func (g *Gateway) scheduleDelivery(r *replica, route Route, e *store.Event) {
 		}
 		v.update(e.Kind, e.Key, now)
 		g.updateTraffic(r, route, v)
-		if e.Kind == httpRouteKind {
+		if e.Kind == route.kind() {
 			g.writeAccepted(route, e)
 		}
 	})
@@ -241,14 +241,7 @@ func (v *view) update(kind schema.GroupKind, key types.NamespacedName, now *stor
 // kind returns the kind of the route object, or an empty kind.
 func (r Route) kind() schema.GroupKind {
 	provider, _, _ := strings.Cut(r.Provider, ":")
-	switch provider {
-	case "istio":
-		return virtualServiceKind
-	case "gatewayapi":
-		return httpRouteKind
-	default:
-		return schema.GroupKind{}
-	}
+	return routeKinds[provider]
 }
 
 // view returns what a replica knows of a release.
@@ -475,34 +468,62 @@ func (g *Gateway) trafficRemoved(route Route, share Share) time.Time {
 	return g.routeWritten[route.Release]
 }
 
-// writeAccepted writes the Accepted condition of a Gateway API route once both replicas serve the route.
+// writeAccepted writes the status of a route once both replicas serve the route, if its API has such a status.
 func (g *Gateway) writeAccepted(route Route, e *store.Event) {
 	generation := e.New.Generation()
-	if !g.writesStatus || e.Type == store.Deleted || slices.ContainsFunc(g.replicas, func(r *replica) bool {
+	if !g.reports(e) || slices.ContainsFunc(g.replicas, func(r *replica) bool {
 		seen := g.view(r, route).route
 		return seen == nil || seen.UID() != e.New.UID() || seen.Generation() < generation
 	}) {
 		return
 	}
-	g.cluster.schedule(g.draws.Skewed(10*time.Millisecond, time.Second), func() {
-		v := g.world.Server.Peek(httpRouteKind, e.Key)
-		if v == nil || v.UID() != e.New.UID() || v.Generation() != generation {
-			return // a newer generation is being delivered
+	g.cluster.schedule(g.draws.Skewed(10*time.Millisecond, time.Second), func() { g.writeStatus(e, true) })
+}
+
+// rejectFirst makes Consul report that it does not accept a change that it applies late.
+func (g *Gateway) rejectFirst(e *store.Event) {
+	if e.Kind == serviceSplitterKind && g.reports(e) {
+		g.cluster.schedule(0, func() { g.writeStatus(e, false) })
+	}
+}
+
+// reports reports whether a change of a route changes its status.
+func (g *Gateway) reports(e *store.Event) bool {
+	return g.writesStatus && e.Type != store.Deleted && slices.Contains([]schema.GroupKind{httpRouteKind, httpProxyKind, serviceSplitterKind}, e.Kind)
+}
+
+// writeStatus writes whether a generation of a route is accepted, unless a newer one is being delivered.
+func (g *Gateway) writeStatus(e *store.Event, accepted bool) {
+	v := g.world.Server.Peek(e.Kind, e.Key)
+	if v == nil || v.UID() != e.New.UID() || v.Generation() != e.New.Generation() {
+		return
+	}
+	condition := map[string]any{
+		"type": "Accepted", "status": "True", "reason": "Accepted", "message": "", "observedGeneration": e.New.Generation(),
+		"lastTransitionTime": stamp(v.Meta().CreationTimestamp.Time),
+	}
+	status := map[string]any{"conditions": []any{condition}}
+	switch e.Kind {
+	case httpProxyKind:
+		condition["type"], condition["reason"] = "Valid", "Valid"
+		status["currentStatus"] = "valid"
+	case serviceSplitterKind:
+		delete(condition, "observedGeneration")
+		if condition["type"] = "Synced"; !accepted {
+			condition["status"], condition["reason"] = "False", "ConsulAgentError"
 		}
+	default:
 		var parents []any
 		for _, parent := range objects(object(v.Content(), "spec"), "parentRefs") {
 			parents = append(parents, map[string]any{
-				"parentRef": parent, "controllerName": "gateway.example.com/controller",
-				"conditions": []any{map[string]any{
-					"type": "Accepted", "status": "True", "reason": "Accepted", "message": "", "observedGeneration": generation,
-					"lastTransitionTime": stamp(v.Meta().CreationTimestamp.Time),
-				}},
+				"parentRef": parent, "controllerName": "gateway.example.com/controller", "conditions": []any{condition},
 			})
 		}
-		obj := editable(v)
-		obj.Object["status"] = map[string]any{"parents": parents}
-		g.cluster.checkWrite("the status of HTTPRoute "+e.Key.Name, g.writer.Status().Update(background(), obj))
-	})
+		status = map[string]any{"parents": parents}
+	}
+	obj := editable(v)
+	obj.Object["status"] = status
+	g.cluster.checkWrite("the status of "+e.Kind.Kind+" "+e.Key.Name, g.writer.Status().Update(background(), obj))
 }
 
 // String describes the routing for the trace.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/cluster"
@@ -37,6 +38,37 @@ func virtualServiceOf(primary, canary int64) map[string]any {
 	}
 }
 
+func openShiftRoute(primary, canary int64) map[string]any {
+	return map[string]any{
+		"to":                map[string]any{"kind": "Service", "name": "cart-primary", "weight": primary},
+		"alternateBackends": []any{map[string]any{"kind": "Service", "name": "cart-canary", "weight": canary}},
+	}
+}
+
+func httpProxy(primary, canary int64) map[string]any {
+	to := func(name string, weight int64) map[string]any {
+		return map[string]any{"name": name, "port": int64(80), "weight": weight}
+	}
+	mirror := to("cart-canary", 10)
+	mirror["mirror"] = true
+	return map[string]any{"routes": []any{map[string]any{"services": []any{to("cart-primary", primary), to("cart-canary", canary), mirror}}}}
+}
+
+func routeTable(primary, canary int64) map[string]any {
+	to := func(name string, weight int64) any {
+		return map[string]any{"destination": map[string]any{"upstream": map[string]any{"name": name, "namespace": "shop"}}, "weight": weight}
+	}
+	return map[string]any{"routes": []any{map[string]any{
+		"routeAction": map[string]any{"multi": map[string]any{"destinations": []any{to("cart-primary", primary), to("cart-canary", canary)}}},
+	}}}
+}
+
+func serviceSplitter(primary, canary int64) map[string]any {
+	return map[string]any{"splits": []any{
+		map[string]any{"service": "cart-primary", "weight": primary}, map[string]any{"service": "cart-canary", "weight": canary},
+	}}
+}
+
 // pair deploys both versions and their Services.
 func (s *stage) pair(canary int64) {
 	s.deploy("cart", "v2", canary, nil)
@@ -61,19 +93,15 @@ func TestReplicasApplyWeightsIndependently(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		provider string
-		create   func(*stage, int64, int64)
-		edit     func(*stage, int64, int64)
+		kind     schema.GroupVersionKind
+		spec     func(primary, canary int64) map[string]any
 	}{
-		{
-			"gatewayapi:v1",
-			func(s *stage, p, c int64) { s.create(httpRoutes, "cart", httpRoute(p, c)) },
-			func(s *stage, p, c int64) { s.edit(httpRoutes, httpRoute(p, c)) },
-		},
-		{
-			"istio",
-			func(s *stage, p, c int64) { s.create(virtualService, "cart", virtualServiceOf(p, c)) },
-			func(s *stage, p, c int64) { s.edit(virtualService, virtualServiceOf(p, c)) },
-		},
+		{"gatewayapi:v1", httpRoutes, httpRoute},
+		{"istio", virtualService, virtualServiceOf},
+		{"openshift", openShiftRoutes, openShiftRoute},
+		{"contour", httpProxies, httpProxy},
+		{"gloo", routeTables, routeTable},
+		{"consul", serviceSplitters, serviceSplitter},
 	} {
 		t.Run(test.provider, func(t *testing.T) {
 			t.Parallel()
@@ -83,8 +111,8 @@ func TestReplicasApplyWeightsIndependently(t *testing.T) {
 			s.begin = func(s *stage) {
 				traffic = seen[cluster.Traffic](s)
 				s.pair(2)
-				test.create(s, 100, 0)
-				s.After(2*time.Minute, func() { test.edit(s, 60, 40); written = s.Now() })
+				s.create(test.kind, "cart", test.spec(100, 0))
+				s.After(2*time.Minute, func() { s.edit(test.kind, test.spec(60, 40)); written = s.Now() })
 			}
 			s.end = func(s *stage) {
 				var at []time.Time
@@ -236,5 +264,54 @@ func TestRouteIsAcceptedOnceBothReplicasServeIt(t *testing.T) {
 	}
 	if accepted < 10 || accepted == 30 {
 		t.Errorf("want some gateways that report and some that do not, got %d of 30 that do", accepted)
+	}
+}
+
+func TestContourAndConsulReportWhetherARouteIsAccepted(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		provider  string
+		kind      schema.GroupVersionKind
+		spec      func(primary, canary int64) map[string]any
+		condition string
+	}{
+		{"contour", httpProxies, httpProxy, "Valid"},
+		{"consul", serviceSplitters, serviceSplitter, "Synced"},
+	} {
+		t.Run(test.provider, func(t *testing.T) {
+			t.Parallel()
+			reported, rejected := 0, false
+			for seed := range uint64(30) {
+				s := &stage{routes: []cluster.Route{cart(test.provider)}}
+				last := map[string]any(nil)
+				s.begin = func(s *stage) {
+					s.pair(2)
+					s.create(test.kind, "cart", test.spec(100, 0))
+					for i := range int64(5) {
+						s.After(time.Minute+time.Duration(i)*20*time.Second, func() { s.edit(test.kind, test.spec(90-i, 10+i)) })
+					}
+					s.Subscribe(func(event any) {
+						if wrote, ok := event.(sim.ObjectWritten); ok && wrote.Actor == "gateway" {
+							conditions, _, _ := unstructured.NestedSlice(wrote.New.Content(), "status", "conditions")
+							last, _ = conditions[0].(map[string]any)
+							rejected = rejected || last["status"] == "False"
+						}
+					})
+				}
+				if s.play(t, sim.Options{Seed: seed}); t.Failed() {
+					return
+				}
+				if last == nil {
+					continue
+				}
+				reported++
+				if last["type"] != test.condition || last["status"] != "True" {
+					t.Errorf("seed %d: want %s True at the end, got %v", seed, test.condition, last)
+				}
+			}
+			if reported < 10 || reported == 30 || rejected != (test.provider == "consul") {
+				t.Errorf("want some gateways that report, and only Consul to reject routes, got %d of 30 and %t", reported, rejected)
+			}
+		})
 	}
 }

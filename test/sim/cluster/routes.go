@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -8,13 +9,23 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// This file contains what a gateway reads from routes. It follows the documentation of the two APIs and shares no code with the
+// This file contains what a gateway reads from routes. It follows the documentation of their APIs and shares no code with the
 // renderers.
 
 var (
-	virtualServiceKind = schema.GroupKind{Group: "networking.istio.io", Kind: "VirtualService"}
-	httpRouteKind      = schema.GroupKind{Group: "gateway.networking.k8s.io", Kind: "HTTPRoute"}
+	virtualServiceKind  = schema.GroupKind{Group: "networking.istio.io", Kind: "VirtualService"}
+	httpRouteKind       = schema.GroupKind{Group: "gateway.networking.k8s.io", Kind: "HTTPRoute"}
+	openShiftRouteKind  = schema.GroupKind{Group: "route.openshift.io", Kind: "Route"}
+	httpProxyKind       = schema.GroupKind{Group: "projectcontour.io", Kind: "HTTPProxy"}
+	routeTableKind      = schema.GroupKind{Group: "gateway.solo.io", Kind: "RouteTable"}
+	serviceSplitterKind = schema.GroupKind{Group: "consul.hashicorp.com", Kind: "ServiceSplitter"}
 )
+
+// routeKinds are the kinds of the route objects, by provider without its version.
+var routeKinds = map[string]schema.GroupKind{
+	"istio": virtualServiceKind, "gatewayapi": httpRouteKind, "openshift": openShiftRouteKind, "contour": httpProxyKind,
+	"gloo": routeTableKind, "consul": serviceSplitterKind,
+}
 
 // rule is one rule of a route.
 type rule struct {
@@ -33,10 +44,76 @@ func rulesOf(v *store.Version) []rule {
 		return nil
 	}
 	spec, namespace := object(v.Content(), "spec"), v.Key().Namespace
-	if v.Kind() == httpRouteKind {
+	switch v.Kind() {
+	case httpRouteKind:
 		return gatewayRules(spec, namespace)
+	case openShiftRouteKind:
+		return openShiftRules(spec)
+	case httpProxyKind:
+		return contourRules(spec)
+	case routeTableKind:
+		return glooRules(spec)
+	case serviceSplitterKind:
+		return consulRules(spec, v.Key().Name)
+	default:
+		return istioRules(spec, namespace)
 	}
-	return istioRules(spec, namespace)
+}
+
+// openShiftRules returns the only rule of a Route of OpenShift. A backend without a weight has 100.
+func openShiftRules(spec map[string]any) []rule {
+	var r rule
+	for _, backend := range append([]map[string]any{object(spec, "to")}, objects(spec, "alternateBackends")...) {
+		r.weights = append(r.weights, weight{text(backend, "name"), number(backend, "weight", 100)})
+	}
+	return []rule{r}
+}
+
+// contourRules returns the rules of an HTTPProxy. The most specific prefix applies first, which the last rule does not have.
+func contourRules(spec map[string]any) []rule {
+	var rules []rule
+	for _, one := range objects(spec, "routes") {
+		var r rule
+		sum := 0
+		for _, service := range objects(one, "services") {
+			if service["mirror"] == true {
+				r.mirrored = append(r.mirrored, text(service, "name"))
+				continue
+			}
+			share := number(service, "weight", 0)
+			sum += share
+			r.weights = append(r.weights, weight{text(service, "name"), share})
+		}
+		for i := range r.weights {
+			if sum == 0 {
+				r.weights[i].share = 1 // services without weights receive the same number of requests
+			}
+		}
+		rules = append(rules, r)
+	}
+	return rules
+}
+
+// glooRules returns the rules of a RouteTable, whose Upstreams have the names of their Services.
+func glooRules(spec map[string]any) []rule {
+	var rules []rule
+	for _, one := range objects(spec, "routes") {
+		var r rule
+		for _, to := range objects(object(one, "routeAction", "multi"), "destinations") {
+			r.weights = append(r.weights, weight{text(object(to, "destination", "upstream"), "name"), number(to, "weight", 0)})
+		}
+		rules = append(rules, r)
+	}
+	return rules
+}
+
+// consulRules returns the only rule of a ServiceSplitter. A split without a service is for the service of the same name.
+func consulRules(spec map[string]any, name string) []rule {
+	var r rule
+	for _, split := range objects(spec, "splits") {
+		r.weights = append(r.weights, weight{cmp.Or(text(split, "service"), name), number(split, "weight", 0)})
+	}
+	return []rule{r}
 }
 
 func istioRules(spec map[string]any, namespace string) []rule {

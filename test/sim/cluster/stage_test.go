@@ -43,19 +43,19 @@ var (
 	scalers        = schema.GroupVersionKind{Group: "autoscaling", Version: "v2", Kind: "HorizontalPodAutoscaler"}
 	httpRoutes     = schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "HTTPRoute"}
 	virtualService = schema.GroupVersionKind{Group: "networking.istio.io", Version: "v1", Kind: "VirtualService"}
+
+	openShiftRoutes  = schema.GroupVersionKind{Group: "route.openshift.io", Version: "v1", Kind: "Route"}
+	httpProxies      = schema.GroupVersionKind{Group: "projectcontour.io", Version: "v1", Kind: "HTTPProxy"}
+	routeTables      = schema.GroupVersionKind{Group: "gateway.solo.io", Version: "v1", Kind: "RouteTable"}
+	serviceSplitters = schema.GroupVersionKind{Group: "consul.hashicorp.com", Version: "v1alpha1", Kind: "ServiceSplitter"}
 )
 
 var definitions = sync.OnceValues(func() (*store.Definitions, error) {
-	ctx := context.Background()
-	istio, err := store.ModuleFile(ctx, "istio.io/api", "kubernetes/customresourcedefinitions.gen.yaml")
-	if err != nil {
-		return nil, err
+	var kinds []schema.GroupKind
+	for _, kind := range []schema.GroupVersionKind{virtualService, httpRoutes, openShiftRoutes, httpProxies, routeTables, serviceSplitters} {
+		kinds = append(kinds, kind.GroupKind())
 	}
-	gateway, err := store.ModuleFile(ctx, "sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml")
-	if err != nil {
-		return nil, err
-	}
-	return store.Compile([][]byte{istio, gateway}, virtualService.GroupKind(), httpRoutes.GroupKind())
+	return store.Routes(context.Background(), kinds...)
 })
 
 // play executes the run with the given options.

@@ -39,6 +39,18 @@ var Rollouts = []Mutant{
 		"if ro.Status.Canary.StablePingPong == argov1.Ping {", "if ro.Status.Canary.StablePingPong != argov1.Ping {", 1,
 	},
 	{
+		"the weight of a mirror instead of its Service",
+		"I2",
+		"internal/traffic/contour/rollout.go",
+		"\t\t\tcase service[\"mirror\"] == true: // it gets copies, whatever its weight\n", "", 43,
+	},
+	{
+		"a stable backend that keeps its weight",
+		"I2",
+		"internal/traffic/openshift/openshift.go",
+		"\t\t\tpair.Stable = backend\n", "\t\t\tpair.Stable = map[string]any{}\n", 9,
+	},
+	{
 		"a running analysis lets its step pass",
 		"I3",
 		"internal/rollout/step_gates.go",
@@ -79,6 +91,12 @@ var Rollouts = []Mutant{
 		"I8",
 		"internal/traffic/istio/rollout.go",
 		"return slices.Contains(added, name) && name != rule.CanarySubsetName", "return name != rule.CanarySubsetName", 18,
+	},
+	{
+		"weights of routes that the Rollout does not name",
+		"I8",
+		"internal/traffic/gloo/rollout.go",
+		"if len(config.Routes) > 0 && !slices.Contains(config.Routes, name) {", "if len(config.Routes) > 0 && name == \"\" {", 73,
 	},
 	{
 		"a deadline on pods that no longer exist",

@@ -50,12 +50,13 @@ func (k *Rollouts) addOptionalFeatures(r *Release) {
 		applies func(*Release) bool
 		add     func(*Release, *sim.Stream)
 	}{
+		{Routers, 0.35, func(r *Release) bool { return r.Provider != actors.NoRouter }, (*Release).useOtherRouter},
 		{Secrets, 0.25, always, func(r *Release, _ *sim.Stream) { r.addSecret() }},
 		{ManagedRoutes, 0.3, istio, (*Release).addManagedRoutes},
 		{Workloads, 0.2, always, func(r *Release, s *sim.Stream) {
 			referenceDeployment(sim.Pick(s, argov1.ScaleDownNever, argov1.ScaleDownOnSuccess, argov1.ScaleDownProgressively))(r)
 		}},
-		{PingPong, 0.35, func(r *Release) bool { return r.Provider != actors.NoRouter }, func(r *Release, _ *sim.Stream) { r.usePingPong() }},
+		{PingPong, 0.35, func(r *Release) bool { return r.Provider != actors.NoRouter && r.Provider != actors.Consul }, func(r *Release, _ *sim.Stream) { r.usePingPong() }},
 		{Subsets, 0.4, func(r *Release) bool { return istio(r) && r.pingPong() == nil }, func(r *Release, s *sim.Stream) { r.useSubsets(s.Chance(0.5)) }},
 		{StepPlugins, 0.2, func(r *Release) bool { return r.Spec.Strategy.Canary != nil }, (*Release).addPluginSteps},
 		{RouterPlugins, 0.25, func(r *Release) bool {

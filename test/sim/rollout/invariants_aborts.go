@@ -85,7 +85,7 @@ func (c *gradualAborts) gradualRollbacks(event any) []oracle.GradualRollback {
 		return nil
 	}
 	share := 0
-	for _, kind := range routeKinds {
+	for _, kind := range actors.WeightKinds {
 		share = max(share, r.canaryWeight(c.World.Server.Peek(kind, r.Key)))
 	}
 	return []oracle.GradualRollback{{

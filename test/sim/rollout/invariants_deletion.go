@@ -66,8 +66,8 @@ func (c *networkRestoration) checkObject(r *record, v *store.Version) {
 		c.Violate("I16", r.Name(), "it was deleted, and an annotation of %s %s still names it as the manager", at.Kind.Kind, at.Key.Name)
 	}
 	for _, subset := range subsetsIn(v) {
-		if hash := hashIn(subset); at.Key == r.Key && hash != "" {
-			c.Violate("I16", r.Name(), "it was deleted, and subset %s of its DestinationRule still selects only the pods of %s", subset["name"], hash)
+		if selected := selectionIn(subset); at.Key == r.Key && selected != "" && !isOwnSubset(subset) {
+			c.Violate("I16", r.Name(), "it was deleted, and subset %s of its %s still selects only the pods of %s", subset["name"], at.Kind.Kind, selected)
 		}
 	}
 	if at.Key.Name != r.Name() && !slices.Contains(serviceSuffixes, strings.TrimPrefix(at.Key.Name, r.Name())) {

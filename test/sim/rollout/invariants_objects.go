@@ -38,8 +38,10 @@ func (c *documentedFields) mayChange(h oracle.Write, path string) bool {
 		return path == "spec/selector" || path == "metadata/annotations"
 	case actors.VirtualServiceKind:
 		return path == "spec/http" || path == "metadata/annotations"
-	case actors.DestinationRuleKind:
+	case actors.DestinationRuleKind, actors.ServiceResolverKind:
 		return path == "spec/subsets" && c.ownSubsets(h) || path == "metadata/annotations"
+	case actors.OpenShiftRouteKind, actors.HTTPProxyKind, actors.RouteTableKind, actors.ServiceSplitterKind:
+		return strings.HasPrefix(path, "spec/") && onlyWeights(h)
 	case actors.HTTPRouteKind:
 		return path == "spec/rules" || path == "metadata/annotations" || path == "metadata/labels"
 	case runKind, experimentKind: // if their owner was deleted: their status is not a subresource, and is still written
@@ -195,7 +197,7 @@ func (c *finalStatuses) remnants() []oracle.Remnant {
 		s := r.object.Status
 		ended := s.Phase == argov1.RolloutPhaseHealthy || s.Abort && s.Phase == argov1.RolloutPhaseDegraded && !invalid(s)
 		var remaining []string
-		for _, kind := range routeKinds {
+		for _, kind := range actors.WeightKinds {
 			remaining = append(remaining, managedIn(c.World.Server.Peek(kind, r.Key))...)
 		}
 		if !r.Gone() && ended && !r.object.Spec.Paused && hasManagedRoutes(r.object.Spec.Strategy) && len(remaining) > 0 {

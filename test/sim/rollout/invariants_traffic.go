@@ -29,7 +29,7 @@ func (c *writtenWeights) trafficShifts(event any) []oracle.TrafficShift {
 	switch h.Kind {
 	case actors.ServiceKind:
 		return c.revisionShift(h, destination{Service: h.Key.Name}, c.selectedHash(h.Old), c.selectedHash(h.New))
-	case actors.DestinationRuleKind:
+	case actors.DestinationRuleKind, actors.ServiceResolverKind:
 		return c.subsetShifts(h)
 	}
 	shifts, r := c.managedRouteShifts(h), h.record
@@ -83,7 +83,7 @@ func (c *writtenWeights) recordWeights(h routeWritten) {
 func (l *ledger) podsChangedByOthers(r *record, at destination) bool {
 	w := l.Objects[oracle.KeyOf(actors.ServiceKind, keyNamed(at.Service))]
 	if at.Subset != "" {
-		w = l.Objects[oracle.KeyOf(actors.DestinationRuleKind, r.Key)]
+		w = l.Objects[oracle.KeyOf(l.subsetKind(r), r.Key)]
 	}
 	return w != nil && w.ByOthers.After(l.OldestView())
 }
@@ -112,7 +112,8 @@ func (c *writtenWeights) receivesTraffic(r *record, at destination) bool {
 	if b := strategy.BlueGreen; b != nil {
 		return at.Service == b.ActiveService
 	}
-	for _, route := range []oracle.ObjectKey{oracle.KeyOf(actors.VirtualServiceKind, r.Key), oracle.KeyOf(actors.HTTPRouteKind, r.Key)} {
+	for _, kind := range actors.WeightKinds {
+		route := oracle.KeyOf(kind, r.Key)
 		if weightOf(weightsOf(c.World.Server.Peek(route.Kind, route.Key)), at) > 0 && !c.weightJustChanged(route) {
 			return true
 		}

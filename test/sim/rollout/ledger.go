@@ -29,6 +29,8 @@ type ledger struct {
 	pods    map[types.NamespacedName]*oracle.Pods
 	// endedByUser are the AnalysisRuns that a user has ended.
 	endedByUser map[types.UID]bool
+	// revisions contains the hashes of the revisions that Consul distinguishes by their versions.
+	revisions map[consulVersion]string
 
 	work processWork
 }
@@ -59,7 +61,7 @@ func newLedger(w *sim.World, c *cluster.Cluster) *ledger {
 	core.LossDetection = cluster.DetectionTime(w)
 	return &ledger{
 		Ledger: core, work: processWork{Ledger: core, lastWrite: map[string]time.Time{}}, Releases: oracle.NewReleases[*record](), cluster: c,
-		pods: map[types.NamespacedName]*oracle.Pods{}, endedByUser: map[types.UID]bool{},
+		pods: map[types.NamespacedName]*oracle.Pods{}, endedByUser: map[types.UID]bool{}, revisions: map[consulVersion]string{},
 	}
 }
 
@@ -100,7 +102,7 @@ type routeWritten struct {
 }
 
 // hasWeights reports whether the object contains weights.
-func (w routeWritten) hasWeights() bool { return slices.Contains(routeKinds, w.Kind) }
+func (w routeWritten) hasWeights() bool { return slices.Contains(actors.WeightKinds, w.Kind) }
 
 // Interpret implements oracle.Recorder.
 func (l *ledger) Interpret(event any) []any {
@@ -126,7 +128,10 @@ func (l *ledger) Interpret(event any) []any {
 		if s.record != nil {
 			out = append(out, s)
 		}
-	case actors.ServiceKind, actors.VirtualServiceKind, actors.DestinationRuleKind, actors.HTTPRouteKind:
+	default:
+		if !slices.Contains(networkKinds, e.Kind) {
+			break
+		}
 		for _, r := range l.All {
 			if !r.Gone() && (e.Key.Name == r.Name() || strings.HasPrefix(e.Key.Name, r.Name()+"-")) {
 				out = append(out, routeWritten{e, r})
@@ -162,6 +167,7 @@ func (l *ledger) recordWrite(h oracle.Write) {
 	switch h.Kind {
 	case actors.PodKind, actors.ReplicaSetKind:
 		l.countPods()
+		l.recordVersion(h)
 	case runKind:
 		l.recordRun(h)
 	}
@@ -318,7 +324,7 @@ func (l *ledger) hashesWithTraffic(r *record) []string {
 		return []string{l.selectedHash(l.peekService(strategy.BlueGreen.ActiveService))}
 	case strategy.Canary != nil && strategy.Canary.TrafficRouting != nil:
 		var out []string
-		for _, kind := range routeKinds {
+		for _, kind := range actors.WeightKinds {
 			for _, s := range weightsOf(l.World.Server.Peek(kind, r.Key)) {
 				if s.Weight > 0 {
 					out = append(out, l.hashBehind(r, s.destination))

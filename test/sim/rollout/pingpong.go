@@ -13,7 +13,7 @@ import (
 )
 
 // How some releases distinguish their two revisions instead of by one Service for each: by ping-pong Services, or by subsets of
-// the pods behind one Service.
+// the pods behind one Service. Consul always uses subsets.
 const (
 	PingPong sim.FaultClass = "turns"
 	Subsets  sim.FaultClass = "subsets"
@@ -30,20 +30,20 @@ func (r *Release) pingPong() *argov1.PingPongSpec {
 	return r.Spec.Strategy.Canary.PingPong
 }
 
-// destinationRule returns the names of the subsets of a release, or nil.
-func (r *Release) destinationRule() *argov1.IstioDestinationRule {
+// subsets returns the subsets of a release, or nil.
+func (r *Release) subsets() *subsets {
 	sides, _ := sidesOf(&r.Spec)
-	return sides.destinationRule
+	return sides.subsets
 }
 
 // splitText describes how the revisions are distinguished, unless each has its own Service.
 func (r *Release) splitText() string {
-	switch rule := r.destinationRule(); {
+	switch subsets := r.subsets(); {
 	case r.pingPong() != nil:
 		return ", with ping-pong Services"
-	case rule != nil && r.Spec.Strategy.Canary.StableService == "":
+	case subsets != nil && r.Spec.Strategy.Canary.StableService == "":
 		return ", with subsets only"
-	case rule != nil:
+	case subsets != nil:
 		return ", with subsets"
 	default:
 		return ""
@@ -72,18 +72,29 @@ const (
 // as well, which no route names.
 func (r *Release) useSubsets(services bool) {
 	c, apex := r.Spec.Strategy.Canary, r.apex()
-	c.TrafficRouting.Istio.DestinationRule = &argov1.IstioDestinationRule{Name: apex, CanarySubsetName: newSubset, StableSubsetName: oldSubset}
+	if r.Provider == actors.Istio {
+		c.TrafficRouting.Istio.DestinationRule = &argov1.IstioDestinationRule{Name: apex, CanarySubsetName: newSubset, StableSubsetName: oldSubset}
+	}
 	r.network = []client.Object{r.newService(apex)}
 	if services {
 		r.network = append(r.network, r.newService(c.StableService), r.newService(c.CanaryService))
 	} else {
 		c.StableService, c.CanaryService = "", ""
 	}
-	r.network = append(r.network, r.newDestinationRule(), r.newRoute(destination{apex, oldSubset}, destination{apex, newSubset}))
+	r.network = append(r.network, r.newSubsets(), r.newRoute(destination{apex, oldSubset}, destination{apex, newSubset}))
 }
 
-// newDestinationRule returns the DestinationRule as its user creates it.
-func (r *Release) newDestinationRule() client.Object {
+// newSubsets returns the DestinationRule or the ServiceResolver as its user creates it.
+func (r *Release) newSubsets() *unstructured.Unstructured {
+	if r.Provider == actors.Consul {
+		return userObject("consul.hashicorp.com/v1alpha1", "ServiceResolver", r.apex(), map[string]any{
+			"connectTimeout": "5s", "defaultSubset": oldSubset, "loadBalancer": map[string]any{"policy": "least_request"},
+			"subsets": map[string]any{
+				ownSubset: map[string]any{"filter": "Service.Meta.reports == yes", "onlyPassing": true},
+				oldSubset: map[string]any{"onlyPassing": true}, newSubset: map[string]any{"filter": "", "onlyPassing": true},
+			},
+		})
+	}
 	pooled := map[string]any{"connectionPool": map[string]any{"http": map[string]any{"maxRequestsPerConnection": int64(10)}}}
 	return userObject("networking.istio.io/v1beta1", "DestinationRule", r.apex(), map[string]any{
 		"host": r.apex(), "trafficPolicy": map[string]any{"loadBalancer": map[string]any{"simple": "LEAST_REQUEST"}},
@@ -106,34 +117,39 @@ func (p destination) istioDestination() map[string]any {
 // editSubsets writes the user's own copy of the subsets, adds another subset, or deletes the object for a while.
 func (u *users) editSubsets(r *Release, s *sim.Stream) {
 	which, number, delay := s.Int(0, 2), s.Int(1, 1000), s.Between(5*time.Second, 3*time.Minute)
-	if r.destinationRule() == nil {
+	subsets := r.subsets()
+	if subsets == nil {
 		return
 	}
 	switch which {
 	case 0:
-		if u.UserClient.DeleteOf(r.Key, r.apex(), actors.DestinationRuleKind) {
+		if u.UserClient.DeleteOf(r.Key, r.apex(), subsets.kind) {
 			u.After(delay, func() { u.recreateObjects(r) })
 		}
 	case 1:
-		own, _ := r.newDestinationRule().(*unstructured.Unstructured)
-		if u.UserClient.Write("user", r.apex(), actors.DestinationRuleKind, func(o map[string]any) bool {
+		own := r.newSubsets()
+		if u.UserClient.Write("user", r.apex(), subsets.kind, func(o map[string]any) bool {
 			o["spec"] = own.Object["spec"]
 			return true
 		}) {
 			u.UserClient.TraceAction(r.Key, "write the subsets without revisions")
 		}
 	default:
-		added := map[string]any{"name": fmt.Sprintf("%s-%d", ownSubset, number), "labels": map[string]any{"app": r.Key.Name}}
-		if u.UserClient.Write("user", r.apex(), actors.DestinationRuleKind, func(o map[string]any) bool {
+		name := fmt.Sprintf("%s-%d", ownSubset, number)
+		if u.UserClient.Write("user", r.apex(), subsets.kind, func(o map[string]any) bool {
 			spec, _ := o["spec"].(map[string]any)
-			all := []any{added}
+			if named, ofConsul := spec["subsets"].(map[string]any); ofConsul {
+				named[name] = map[string]any{"filter": "Service.Meta.reports == yes"}
+				return true
+			}
+			all := []any{map[string]any{"name": name, "labels": map[string]any{"app": r.Key.Name}}}
 			for _, subset := range actors.Items(spec["subsets"]) {
 				all = append(all, subset)
 			}
 			spec["subsets"] = all
 			return true
 		}) {
-			u.UserClient.TraceAction(r.Key, "add subset %s", added["name"])
+			u.UserClient.TraceAction(r.Key, "add subset %s", name)
 		}
 	}
 }

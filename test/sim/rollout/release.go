@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
-	"github.com/serin-dev/serin/internal/traffic/gatewayapi"
 	"github.com/serin-dev/serin/test/sim/actors"
 )
 
@@ -70,11 +69,12 @@ func (r *Release) addNetwork() {
 		c.TrafficRouting.Istio = &argov1.IstioTrafficRouting{VirtualService: &argov1.IstioVirtualService{Name: apex, Routes: []string{"main"}}}
 		return
 	}
-	layout, err := json.Marshal(map[string]any{"httpRoute": apex})
+	name, configuration := r.routerPlugin()
+	layout, err := json.Marshal(configuration)
 	if err != nil {
 		panic(err) // a programming error
 	}
-	c.TrafficRouting.Plugins = map[string]json.RawMessage{gatewayapi.PluginName: layout}
+	c.TrafficRouting.Plugins = map[string]json.RawMessage{name: layout}
 }
 
 // newService returns a Service as its user creates it: it selects the pods of all versions.
@@ -102,6 +102,9 @@ func (r *Release) newRoute(stable, canary destination) client.Object {
 				map[string]any{"destination": canary.istioDestination(), "weight": int64(0)},
 			}}},
 		})
+	}
+	if route := r.newOtherRoute(stable, canary); route != nil {
+		return route
 	}
 	return userObject("gateway.networking.k8s.io/v1", "HTTPRoute", apex, map[string]any{
 		"parentRefs": []any{map[string]any{"name": "public", "namespace": "gateways"}}, "hostnames": []any{apex + ".example"},
@@ -132,10 +135,12 @@ func (r *Release) newRollout() *argov1.Rollout {
 
 // podTemplate returns the pod template of a version.
 func (r *Release) podTemplate(v *actors.Version) corev1.PodTemplateSpec {
+	annotations := map[string]string{"example.com/scrape": "true"}
+	if r.Provider == actors.Consul {
+		annotations[consulAnnotation] = v.Name
+	}
 	return corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{
-			Labels: map[string]string{"app": r.Key.Name, "version": v.Name}, Annotations: map[string]string{"example.com/scrape": "true"},
-		},
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": r.Key.Name, "version": v.Name}, Annotations: annotations},
 		Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{
 				Name: "app", Image: r.Image(v.Name),

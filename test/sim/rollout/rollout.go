@@ -33,10 +33,7 @@ var (
 )
 
 // networkKinds are the kinds of users' objects that route requests to pods.
-var networkKinds = []schema.GroupKind{actors.ServiceKind, actors.VirtualServiceKind, actors.DestinationRuleKind, actors.HTTPRouteKind}
-
-// routeKinds are the kinds of the objects that contain weights.
-var routeKinds = []schema.GroupKind{actors.VirtualServiceKind, actors.HTTPRouteKind}
+var networkKinds = slices.Concat([]schema.GroupKind{actors.ServiceKind}, actors.WeightKinds, actors.SubsetKinds)
 
 // Rollouts is the kind of release in the simulator. Each run has its own instance, with three controllers.
 type Rollouts struct {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/store"
 )
@@ -12,6 +14,13 @@ import (
 func destinationOf(content map[string]any) destination {
 	if name, ok := content["name"].(string); ok {
 		return destination{Service: name}
+	}
+	if upstream, found, _ := unstructured.NestedString(content, "destination", "upstream", "name"); found { // of Gloo
+		return destination{Service: upstream}
+	}
+	if subset, ok := content["serviceSubset"].(string); ok { // of Consul
+		service, _ := content["service"].(string)
+		return destination{service, subset}
 	}
 	to, _ := content["destination"].(map[string]any)
 	return istioDestinationOf(to)

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -29,11 +30,12 @@ func (k *Rollouts) describeWrite(e *store.Event) string {
 	case experimentKind:
 		experiment := actors.Typed[*argov1.Experiment](k.World, e.New)
 		return fmt.Sprintf(" %s terminate=%t", experiment.Status.Phase, experiment.Spec.Terminate)
-	case actors.DestinationRuleKind:
+	case actors.DestinationRuleKind, actors.ServiceResolverKind:
 		return " subsets=" + subsetsText(e.New)
-	case actors.VirtualServiceKind, actors.HTTPRouteKind:
-		return fmt.Sprintf(" weights=%v", weightsOf(e.New))
 	default:
+		if slices.Contains(actors.WeightKinds, e.Kind) {
+			return fmt.Sprintf(" weights=%v", weightsOf(e.New))
+		}
 		return ""
 	}
 }
@@ -42,7 +44,7 @@ func (k *Rollouts) describeWrite(e *store.Event) string {
 func subsetsText(v *store.Version) string {
 	var all []string
 	for _, subset := range subsetsIn(v) {
-		all = append(all, fmt.Sprintf("%s:%s", subset["name"], hashIn(subset)))
+		all = append(all, fmt.Sprintf("%s:%s", subset["name"], selectionIn(subset)))
 	}
 	return strings.Join(all, ",")
 }

@@ -37,6 +37,9 @@ func (u *users) editTemplate(r *Release, s *sim.Stream) {
 	case 1:
 		if u.updateTemplate("user", r, func(t *corev1.PodTemplateSpec) {
 			metav1.SetMetaDataAnnotation(&t.ObjectMeta, "example.com/built", stamp)
+			if r.Provider == actors.Consul {
+				t.Annotations[consulAnnotation] = t.Labels["version"] + "-" + stamp
+			}
 		}) {
 			u.UserClient.TraceAction(r.Key, "build the version again")
 		}

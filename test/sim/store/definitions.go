@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -69,7 +70,7 @@ func Compile(streams [][]byte, kinds ...schema.GroupKind) (*Definitions, error) 
 }
 
 // kindLine matches the line of a definition that names its kind.
-var kindLine = regexp.MustCompile(`(?m)^    kind: (\S+)$`)
+var kindLine = regexp.MustCompile(`(?m)^(?:    |  names: \{)kind: ([^\s,]+)`)
 
 // mayBeRequested avoids decoding documents that were not requested.
 func mayBeRequested(document []byte, kinds []schema.GroupKind) bool {
@@ -146,14 +147,27 @@ var Argo = sync.OnceValues(func() (*Definitions, error) {
 
 // Routes returns third-party definitions of the given kinds, which routers write.
 func Routes(ctx context.Context, kinds ...schema.GroupKind) (*Definitions, error) {
+	output, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	if err != nil {
+		return nil, fmt.Errorf("find the repository: %w", err)
+	}
+	providers := filepath.Join(filepath.Dir(strings.TrimSpace(string(output))), "internal", "traffic")
 	var streams [][]byte
-	for _, file := range []struct{ module, name string }{
-		{"sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml"},
-		{"istio.io/api", "kubernetes/customresourcedefinitions.gen.yaml"},
+	for _, file := range []struct{ folder, module, name string }{
+		{"", "sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml"},
+		{"", "istio.io/api", "kubernetes/customresourcedefinitions.gen.yaml"},
+		{filepath.Join(providers, "traffictest", "definitions"), "github.com/projectcontour/contour", "examples/contour/01-crds.yaml"},
 	} {
-		stream, err := ModuleFile(ctx, file.module, file.name)
+		stream, err := moduleFile(ctx, file.folder, file.module, file.name)
 		if err != nil {
 			return nil, err
+		}
+		streams = append(streams, stream)
+	}
+	for _, provider := range []string{"consul", "gloo", "openshift"} { // their definitions are in no module
+		stream, err := os.ReadFile(filepath.Join(providers, provider, "testdata", "definitions.yaml"))
+		if err != nil {
+			return nil, fmt.Errorf("read definitions: %w", err)
 		}
 		streams = append(streams, stream)
 	}
@@ -162,8 +176,15 @@ func Routes(ctx context.Context, kinds ...schema.GroupKind) (*Definitions, error
 
 // ModuleFile reads a file of a Go module on which this one depends. Other projects publish their definitions in this way.
 func ModuleFile(ctx context.Context, module, name string) ([]byte, error) {
+	return moduleFile(ctx, "", module, name)
+}
+
+// moduleFile reads a file of a module in the version that the module in a folder requires.
+func moduleFile(ctx context.Context, folder, module, name string) ([]byte, error) {
 	// On a new machine nothing may have needed this module yet: download returns its folder and fetches it where it is missing.
-	output, err := exec.CommandContext(ctx, "go", "mod", "download", "-json", module).Output() // #nosec G204 -- names of modules
+	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", module) // #nosec G204 -- names of modules
+	command.Dir = folder
+	output, err := command.Output()
 	if err != nil {
 		return nil, fmt.Errorf("download module %s: %w", module, err)
 	}
