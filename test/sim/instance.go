@@ -97,7 +97,7 @@ func (w *World) startStandby(name string) *Instance {
 	i.Clock = &wallClock{w, i}
 	i.fence = fence.New(monotonic{w}, leaseDuration, shardLease)
 	i.Cache = w.Server.NewCache(store.CacheOptions{
-		ListLag: func(schema.GroupKind) int { return i.drawListLag() },
+		ListLag: i.firstListLag,
 		Started: func(kind schema.GroupKind, changes []store.Change) {
 			i.enqueueChanges(changes)
 			i.scheduleCatchUp(kind)
@@ -130,8 +130,11 @@ func (w *World) startStandby(name string) *Instance {
 	return i
 }
 
-// drawListLag draws by how many writes a first list is outdated.
-func (i *Instance) drawListLag() int {
+// firstListLag returns by how many writes the first list of a kind is outdated.
+func (i *Instance) firstListLag(kind schema.GroupKind) int {
+	if list, outdated := i.world.outdatedLists[kind]; outdated {
+		return list.writes
+	}
 	t := i.world.Faults
 	if !t.Inject(Relists) {
 		return 0
@@ -245,7 +248,7 @@ func (i *Instance) Resume() {
 // Watch starts a watch of a kind.
 func (i *Instance) Watch(kind schema.GroupKind) {
 	if !i.Cache.Watches(kind) {
-		i.enqueueChanges(i.Cache.Start(kind, i.drawListLag()))
+		i.enqueueChanges(i.Cache.Start(kind, i.firstListLag(kind)))
 		i.scheduleCatchUp(kind)
 	}
 }
@@ -260,9 +263,14 @@ func (i *Instance) Reconnect(kind schema.GroupKind) {
 // scheduleCatchUp schedules the delivery of the changes that an outdated list did not contain: the watch that follows it
 // delivers them.
 func (i *Instance) scheduleCatchUp(kind schema.GroupKind) {
-	if i.Cache.Pending(kind) > 0 {
-		i.After(i.world.lag(), func() { i.enqueueChanges(i.Cache.Deliver(kind, i.Cache.Pending(kind))); i.finishDelivery() })
+	if i.Cache.Pending(kind) == 0 {
+		return
 	}
+	list, outdated := i.world.outdatedLists[kind]
+	if !outdated {
+		list.delay = i.world.lag()
+	}
+	i.After(list.delay, func() { i.enqueueChanges(i.Cache.Deliver(kind, i.Cache.Pending(kind))); i.finishDelivery() })
 }
 
 // scheduleDelivery schedules the delivery of a write to this process.

@@ -3,6 +3,8 @@ package sim
 import (
 	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // leaseDuration is how long a process remains the leader without renewing its lease.
@@ -56,6 +58,21 @@ func (w *World) restart(name string) {
 			w.Start(name)
 		}
 	})
+}
+
+// outdatedList is a first list without the last writes, which the process observes after a delay.
+type outdatedList struct {
+	writes int
+	delay  time.Duration
+}
+
+// OutdateFirstLists makes processes that start from now on begin with an outdated list of a kind: it lacks the last writes, which
+// they observe after a delay.
+func (w *World) OutdateFirstLists(kind schema.GroupKind, writes int, delay time.Duration) {
+	if w.outdatedLists == nil {
+		w.outdatedLists = map[schema.GroupKind]outdatedList{}
+	}
+	w.outdatedLists[kind] = outdatedList{writes, delay}
 }
 
 // ensureOneProcess leaves exactly one process running, the one that holds the Lease if there is one.
@@ -115,11 +132,21 @@ func (w *World) jumpClocks(s *Stream) {
 		by = -by
 	}
 	for _, i := range w.instances {
-		w.Trace("the clock of %s is set by %s", i.Name, by)
-		i.skew += by
-		w.clockSet = true
-		w.Publish(ClockChanged{i.Name})
+		i.setClock(i.skew + by)
 	}
+}
+
+// SetClocks sets the clocks of all processes to a time that differs from that of the world by skew.
+func (w *World) SetClocks(skew time.Duration) {
+	for _, i := range w.instances {
+		i.setClock(skew)
+	}
+}
+
+func (i *Instance) setClock(skew time.Duration) {
+	i.world.Trace("the clock of %s is set by %s", i.Name, skew-i.skew)
+	i.skew, i.world.clockSet = skew, true
+	i.world.Publish(ClockChanged{i.Name})
 }
 
 // MaxLag returns how much later than usual a process of this run may act on what it observed.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -65,7 +66,8 @@ type World struct {
 	sequence        int
 	reconciliations int
 	writes          int
-	callCount       int  // calls of Serin to the API server
+	callCount       int // calls of Serin to the API server
+	outdatedLists   map[schema.GroupKind]outdatedList
 	clockSet        bool // the clock of some process differed from that of the world for a while
 	queries         []string
 	trace           []string

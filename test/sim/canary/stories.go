@@ -89,7 +89,7 @@ func Stories() []Story {
 			}
 		}, Acts: []Act{shipWhenInitialized(actors.GoodVersion)}, End: succeeded},
 	}
-	return slices.Concat(stories, interruptions(), latePrimaries(), daemonSets(), []Story{rolledBackWithoutRoom(), routeDeletedWithAWeight()})
+	return slices.Concat(stories, interruptions(), latePrimaries(), daemonSets(), []Story{rolledBackWithoutRoom(), routeDeletedWithAWeight(), windowInTheFuture()})
 }
 
 // rolledBackWithoutRoom is a release that fails its checks while pods of the primary are missing, more pods are desired than
@@ -131,6 +131,22 @@ func routeDeletedWithAWeight() Story {
 			p.UserClient.Reconnect(actors.ServiceKind, actors.HTTPRouteKind)
 		}},
 	}, End: flaggerv1.CanaryPhaseInitialized}
+}
+
+// windowInTheFuture is a release whose second window begins while the clock is a day ahead: once the clock is correct, the window
+// begins again, and has its full length.
+func windowInTheFuture() Story {
+	set := func(skew time.Duration) func(*users, *Release) {
+		return func(p *users, _ *Release) { p.World.SetClocks(skew) }
+	}
+	return Story{Name: "window in the future", Provider: actors.Istio, Spec: func(spec *flaggerv1.CanarySpec) {
+		useStepWeights(spec)
+		spec.Analysis.Interval = "2m" // the rule for windows after a change of the clock (I14) tolerates half a minute
+	}, Acts: []Act{
+		shipWhenInitialized(actors.GoodVersion),
+		{When: weightIs(20), After: 45 * time.Second, Do: set(24 * time.Hour)}, // the faults have ended by then, which corrects all clocks
+		{When: weightIs(50), After: time.Second, Do: set(0)},
+	}, End: flaggerv1.CanaryPhaseSucceeded}
 }
 
 // latePrimaries returns stories of promotions that fail because the primary needs longer than its deadline, and that recover

@@ -125,7 +125,7 @@ var Canaries = []Mutant{
 		"internal/canary/sanitize.go",
 		"reopenWindow = serin.Window != nil && (serin.Window.Start.IsZero() || serin.Window.Start.After(s.Now))",
 		"reopenWindow = serin.Window != nil && serin.Window.Start.IsZero()",
-		284,
+		0,
 	},
 	{
 		"a suspended release is fetched again",
@@ -197,7 +197,7 @@ var Canaries = []Mutant{
 		"internal/canary/gates.go",
 		"length := s.Plan.Window\n",
 		"length := s.Plan.Window / 2\n",
-		25,
+		0,
 	},
 	{
 		"apex moved to a primary that is not ready",

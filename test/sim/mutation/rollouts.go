@@ -18,7 +18,7 @@ var Rollouts = []Mutant{
 		"a ping-pong Service moved on an outdated route",
 		"I1",
 		"internal/rollout/controller/newest.go",
-		"n.memory.Own(s.key()).routeCompared {", "s.object.Name != \"\" {", 620014202,
+		"n.memory.Own(s.key()).routeCompared {", "s.object.Name != \"\" {", 0,
 	},
 	{
 		"subsets with swapped revisions",
@@ -102,7 +102,7 @@ var Rollouts = []Mutant{
 		"a deadline on pods that no longer exist",
 		"I9",
 		"internal/rollout/status.go",
-		"f.Now.Before(rs.ScaleDownDeadline) && rs.Spec > 0 &&", "!rs.ScaleDownDeadline.IsZero() &&", 1065,
+		"f.Now.Before(rs.ScaleDownDeadline) && rs.Spec > 0 &&", "!rs.ScaleDownDeadline.IsZero() &&", 0,
 	},
 	{
 		"waiting for a version that no watch delivers",
@@ -266,7 +266,7 @@ var Rollouts = []Mutant{
 		"a Job with a name that is not stable",
 		"I22",
 		"internal/analysis/measure/job.go",
-		"Name: newJobName(string(run.UID), m.Name, number),", "Name: newJobName(string(run.UID), m.Name, number+int(j.Clock.Now().UnixMilli()%1_000_000)),", 115,
+		"Name: newJobName(string(run.UID), m.Name, number),", "Name: newJobName(string(run.UID), m.Name, number+int(j.Clock.Now().UnixMilli()%1_000_000)),", 0,
 	},
 	{
 		"an aborted release keeps its users",

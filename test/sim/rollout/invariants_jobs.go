@@ -34,7 +34,7 @@ func (c *uniqueObjects) checkJob(h oracle.Write) {
 	for _, v := range c.World.Server.All(actors.JobKind) {
 		same := v.UID() != h.New.UID() && runOf(v) == runOf(h.New) && v.Meta().Annotations[measure.MetricNameAnnotation] == h.New.Meta().Annotations[measure.MetricNameAnnotation]
 		born := c.jobs[v.Key().Name]
-		if same && jobIsRunning(c.World, v) && !c.LastFault.After(born) && !c.JustStarted(h.Actor) {
+		if same && jobIsRunning(c.World, v) && !c.LastFault.After(born) {
 			c.Violate("I22", h.Key.Name, "the Job was created while %s of the same metric is running", v.Key().Name)
 		}
 	}

@@ -157,6 +157,15 @@ func interruptions() []Story {
 			withSteps(weightStep(50))(spec)
 			spec.ProgressDeadlineAbort = true
 		}, Acts: []Act{shipWhenHealthy(actors.NeverReady)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
+		{Name: "never ready after an abort", Router: actors.Istio, Spec: func(spec *argov1.RolloutSpec) {
+			withSteps(weightStep(50), pauseStep(0))(spec)
+			spec.ProgressDeadlineAbort = true
+		}, Acts: []Act{
+			shipWhenHealthy(actors.GoodVersion),
+			{When: isPaused, After: 5 * time.Second, Do: func(p *users, r *Release) { p.abort(r.Key) }},
+			// By then, the pods of v2 have been removed, and its ReplicaSet retains their deadline.
+			{When: isAborted, After: 40 * time.Second, Do: func(p *users, r *Release) { p.ship(r, r.Add(actors.NeverReady)) }},
+		}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
 		{Name: "promoted by a user", Router: actors.GatewayAPI, Spec: withSteps(weightStep(30), pauseStep(0)), Acts: []Act{
 			shipWhenHealthy(actors.GoodVersion),
 			{When: isPaused, After: 10 * time.Second, Do: func(p *users, r *Release) { p.promote(r.Key) }},
@@ -200,15 +209,20 @@ func interruptions() []Story {
 		{Name: "deletion while no process is running", Router: actors.Istio, Spec: withHeaderRoute(pauseStep(0)), Acts: []Act{
 			shipWhenHealthy(actors.GoodVersion),
 			{When: isPaused, After: 5 * time.Second, Do: func(p *users, r *Release) {
-				for _, process := range slices.Clone(p.World.Instances()) {
-					process.CrashAndRestart("killed by the node")
-				}
+				p.crash()
 				p.UserClient.DeleteOf(r.Key, r.Key.Name, rolloutKind)
 			}},
 		}},
 		{Name: "deletion", Router: actors.Istio, Acts: []Act{
 			{When: isHealthy, After: 5 * time.Second, Do: func(p *users, r *Release) { p.UserClient.DeleteOf(r.Key, r.Key.Name, rolloutKind) }},
 		}},
+	}
+}
+
+// crash crashes all processes, one of which starts again after a while.
+func (u *users) crash() {
+	for _, process := range slices.Clone(u.World.Instances()) {
+		process.CrashAndRestart("killed by the node")
 	}
 }
 

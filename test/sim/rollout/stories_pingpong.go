@@ -21,6 +21,13 @@ func pingPongStories() []Story {
 		}
 	}
 	back := Act{When: hasHalfTheWeight, After: 5 * time.Second, Do: func(p *users, r *Release) { p.ship(r, r.Previous()) }}
+	// A user removes which of the Services is the stable one, and a process starts with the route in which ping had no traffic yet.
+	lost := Act{When: isHealthy, After: 5 * time.Second, Do: func(p *users, r *Release) {
+		p.crash()
+		p.World.OutdateFirstLists(actors.VirtualServiceKind, 1, time.Second)
+		p.patchStatus(r.Key, `{"status":{"canary":null}}`)
+		p.ship(r, r.Add(actors.GoodVersion))
+	}}
 	return []Story{
 		{Name: "in turns", Router: actors.Istio, Extra: turns, Spec: withSteps(weightStep(40), pauseStep(10)), Acts: []Act{shipWhenHealthy(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		{Name: "in turns, twice", Router: actors.GatewayAPI, Extra: turns, Spec: withSteps(weightStep(50)), Acts: []Act{next(argov1.Ping, actors.GoodVersion), next(argov1.Pong, actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v3"},
@@ -37,6 +44,7 @@ func pingPongStories() []Story {
 			shipWhenHealthy(actors.GoodVersion),
 			{When: hasHalfTheWeight, After: 5 * time.Second, Do: func(p *users, r *Release) { p.ship(r, r.Add(actors.GoodVersion)) }},
 		}, End: argov1.RolloutPhaseHealthy, Version: "v3"},
+		{Name: "in turns, after a lost status", Router: actors.Istio, Extra: turns, Spec: withSteps(weightStep(50), pauseStep(10)), Acts: []Act{lost}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		{Name: "by subsets", Router: actors.Istio, Extra: subsetsAlone, Spec: withSteps(weightStep(20), pauseStep(10), weightStep(60)), Acts: []Act{shipWhenHealthy(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		{Name: "by subsets, with Services", Router: actors.Istio, Extra: subsetsToo, Spec: withSteps(weightStep(50), analysisStep()), Acts: []Act{shipWhenHealthy(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		{Name: "by subsets, aborted", Router: actors.Istio, Extra: subsetsAlone, Spec: withSteps(weightStep(50), pauseStep(20)), Acts: []Act{shipWhenHealthy(actors.GoodVersion), abort}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
