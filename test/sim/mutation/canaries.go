@@ -217,7 +217,7 @@ var Canaries = []Mutant{
 		"primary removed while it is behind the restored apex",
 		"I16",
 		"internal/canary/endpoints.go",
-		"	if !s.Workload.ApexSelectsTarget {\n", "	if s.Workload.ApexSelectsTarget || !s.Workload.ApexSelectsTarget {\n", 1370000278,
+		"	if !s.Workload.ApexSelectsTarget {\n", "	if s.Workload.ApexSelectsTarget || !s.Workload.ApexSelectsTarget {\n", 261,
 	},
 	{
 		"finalizer removed first",
