@@ -106,7 +106,11 @@ type actedMsg string
 
 // describeReleases describes all releases at that time.
 func (w *releaseWatch) describeReleases(now time.Time) []explain.Release {
-	out := w.describer.Describe(w.state.Releases, now)
+	described := w.describer.Describe(w.state.Releases, now, len(w.state.Releases))
+	out := make([]explain.Release, 0, len(described))
+	for _, r := range described {
+		out = append(out, *r)
+	}
 	if w.byUrgency {
 		explain.SortByUrgency(out)
 	}

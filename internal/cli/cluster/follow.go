@@ -23,13 +23,13 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/cli/explain"
 	"github.com/serin-dev/serin/internal/outbound"
-	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/workload"
 )
 
 // State is the observed state of the selected releases at one time.
 type State struct {
-	// Releases are sorted by namespace, name and kind.
+	// Releases are sorted by namespace, name and kind. A release that has not changed since the previous state has the same
+	// observation.
 	Releases []explain.Observation
 	// Controller reports whether a controller acts on them.
 	Controller explain.Controller
@@ -69,7 +69,7 @@ func (s *Session) Follow(ctx context.Context, sel Selection, emit func(State) (m
 	f := &follower{
 		Session: s, sel: sel, emit: emit, unread: found.unread, changes: make(chan streamChange, 64),
 		objects: map[explain.Key]client.Object{}, observed: map[explain.Key]explain.Observation{},
-		events: map[explain.Key]map[string]explain.Event{}, changed: map[explain.Key]bool{},
+		events: map[explain.Key]map[string]explain.Event{}, changed: map[explain.Key]bool{}, related: newRelations(),
 		interrupted: map[string]error{}, streams: map[string]bool{}, listed: map[explain.Kind]bool{},
 	}
 	defer f.group.Wait() //nolint:errcheck // streams return no error
@@ -110,12 +110,15 @@ type follower struct {
 	// unread has one sentence for each kind of release that the user has no permission to list.
 	unread []string
 
-	objects  map[explain.Key]client.Object
+	objects map[explain.Key]client.Object
+	// observed contains the observation of each release with its events.
 	observed map[explain.Key]explain.Observation
 	// events contains the events of each release by their names.
 	events map[explain.Key]map[string]explain.Event
 	// changed contains the releases that must be observed again.
 	changed map[explain.Key]bool
+	// related are the objects that belong to each release.
+	related relations
 	// interrupted contains the errors of interrupted streams; nil: the user has no permission. interruptedSince is the start of
 	// the first interruption.
 	interrupted      map[string]error
@@ -213,9 +216,7 @@ func (f *follower) emitState() bool {
 		if !ok {
 			return true // its first observation is due
 		}
-		shared := observed.Shared()
-		shared.Events = oldestFirst(f.events[key])
-		state.Releases = append(state.Releases, observed.WithShared(shared))
+		state.Releases = append(state.Releases, observed)
 	}
 	slices.SortFunc(state.Releases, func(a, b explain.Observation) int { return a.Key().Compare(b.Key()) })
 	state.Interruptions = f.interruptionSentences()
@@ -302,6 +303,7 @@ func (f *follower) recordReleases(kind explain.Kind, c streamChange) bool {
 			continue
 		}
 		f.objects[key], f.changed[key] = object, true
+		f.relate(key)
 		if by, at := lastStatusWriter([]client.Object{object}); f.controller.State != explain.Running && isRecentWrite(at, f.Clock.Now()) {
 			f.controller = explain.Controller{State: explain.Active, Message: fmt.Sprintf("%s last wrote a status at %s", by, at.UTC().Format(time.RFC3339))}
 		}
@@ -313,20 +315,29 @@ func (f *follower) forget(key explain.Key) {
 	delete(f.objects, key)
 	delete(f.observed, key)
 	delete(f.changed, key)
+	f.related.set(key, nil)
 }
 
 func (f *follower) recordEvents(c streamChange) bool {
+	involved := map[explain.Key]bool{}
 	for _, object := range append(c.all, c.object) {
 		event, ok := object.(*corev1.Event)
 		if !ok || c.deleted {
 			continue
 		}
-		own := addEvent(f.events, event)
-		if len(own) > maxEvents {
+		if own := addEvent(f.events, event); len(own) > maxEvents {
 			dropOldest(own)
 		}
-		key := explain.Key{Kind: explain.Kind(event.InvolvedObject.Kind), Namespace: event.InvolvedObject.Namespace, Name: event.InvolvedObject.Name}
-		if f.objects[key] != nil && otherControllerInEvents(oldestFirst(own)) != "" {
+		involved[explain.Key{Kind: explain.Kind(event.InvolvedObject.Kind), Namespace: event.InvolvedObject.Namespace, Name: event.InvolvedObject.Name}] = true
+	}
+	for key := range involved {
+		events := oldestFirst(f.events[key])
+		if observed := f.observed[key]; observed != nil {
+			shared := observed.Shared()
+			shared.Events = events
+			f.observed[key] = observed.WithShared(shared)
+		}
+		if f.objects[key] != nil && otherControllerInEvents(events) != "" {
 			f.changed[key] = true // the acting controller is observed as well
 		}
 	}
@@ -345,22 +356,21 @@ func dropOldest(events map[string]explain.Event) {
 
 // markAffected marks the releases to which an object belongs: as their workload, as their route, or because a Rollout owns it.
 func (f *follower) markAffected(object client.Object) {
-	for key, release := range f.objects {
-		if object.GetObjectKind().GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: podKind}) {
+	kind, namespace := object.GetObjectKind().GroupVersionKind().Kind, object.GetNamespace()
+	if kind == podKind {
+		for key := range f.related.releases[relatedObject{kind: podKind, namespace: namespace}] {
 			if f.hasUnreadyPod(key, object) {
 				f.changed[key] = true
 			}
-			continue
 		}
-		switch of := release.(type) {
-		case *flaggerv1.Canary:
-			observed, _ := f.observed[key].(*explain.Canary)
-			f.changed[key] = f.changed[key] || f.affects(object, of, observed)
-		case *argov1.Rollout:
-			f.changed[key] = f.changed[key] || isWorkloadOrOwned(object, of)
-		}
-		if !f.changed[key] {
-			delete(f.changed, key)
+		return
+	}
+	for key := range f.related.releases[relatedObject{kind: kind, namespace: namespace, name: object.GetName()}] {
+		f.changed[key] = true
+	}
+	if owner := metav1.GetControllerOf(object); owner != nil {
+		for key := range f.related.releases[relatedObject{owner: owner.UID}] {
+			f.changed[key] = true
 		}
 	}
 }
@@ -369,34 +379,33 @@ const podKind = "Pod"
 
 // hasUnreadyPod reports whether a pod belongs to a revision of a release that was not ready when it was last observed.
 func (f *follower) hasUnreadyPod(key explain.Key, pod client.Object) bool {
-	observed := f.observed[key]
-	return observed != nil && pod.GetNamespace() == key.Namespace &&
-		slices.ContainsFunc(observed.Shared().UnreadyPods, func(selector labels.Selector) bool { return selector.Matches(labels.Set(pod.GetLabels())) })
+	return slices.ContainsFunc(f.observed[key].Shared().UnreadyPods, func(selector labels.Selector) bool { return selector.Matches(labels.Set(pod.GetLabels())) })
 }
 
-// affects reports whether an object is a workload or a route of a Canary.
-func (f *follower) affects(object client.Object, c *flaggerv1.Canary, observed *explain.Canary) bool {
-	kind := object.GetObjectKind().GroupVersionKind().GroupKind()
-	for _, target := range workloadsOf(c) {
-		if target.Kind.GroupKind() == kind && object.GetNamespace() == c.Namespace && object.GetName() == target.Name {
-			return true
+// relate records the objects whose changes affect a release: its workloads, its routes, the objects that a Rollout owns, and pods
+// while some of its own are not ready.
+func (f *follower) relate(key explain.Key) {
+	var objects []relatedObject
+	switch object := f.objects[key].(type) {
+	case *flaggerv1.Canary:
+		for _, target := range workloadsOf(object) {
+			objects = append(objects, relatedObject{kind: target.Kind.Kind, namespace: key.Namespace, name: target.Name})
+		}
+		if observed, ok := f.observed[key].(*explain.Canary); ok {
+			for _, ref := range routeRefs(f.controllers.flags.Routers(), object, observed.Snapshot.Plan.Provider) {
+				objects = append(objects, relatedObject{kind: ref.GVK.Kind, namespace: ref.Namespace, name: ref.Name})
+			}
+		}
+	case *argov1.Rollout:
+		objects = append(objects, relatedObject{owner: object.UID})
+		if ref := object.Spec.WorkloadRef; ref != nil {
+			objects = append(objects, relatedObject{kind: ref.Kind, namespace: key.Namespace, name: ref.Name})
 		}
 	}
-	if observed == nil {
-		return false
+	if observed := f.observed[key]; observed != nil && len(observed.Shared().UnreadyPods) > 0 {
+		objects = append(objects, relatedObject{kind: podKind, namespace: key.Namespace})
 	}
-	return slices.ContainsFunc(routeRefs(f.controllers.flags.Routers(), c, observed.Snapshot.Plan.Provider), func(ref traffic.Ref) bool {
-		return ref.GVK.GroupKind() == kind && ref.Namespace == object.GetNamespace() && ref.Name == object.GetName()
-	})
-}
-
-// isWorkloadOrOwned reports whether a Rollout refers to an object as its workload, or owns it.
-func isWorkloadOrOwned(object client.Object, r *argov1.Rollout) bool {
-	if metav1.IsControlledBy(object, r) {
-		return true
-	}
-	ref := r.Spec.WorkloadRef
-	return ref != nil && object.GetObjectKind().GroupVersionKind().Kind == ref.Kind && object.GetNamespace() == r.Namespace && object.GetName() == ref.Name
+	f.related.set(key, objects)
 }
 
 // workloadsOf returns the two workloads of a Canary.
@@ -441,8 +450,10 @@ func (f *follower) observe(ctx context.Context) error {
 	for _, one := range observed {
 		key := one.Key()
 		shared := one.Shared()
-		shared.OtherController = f.controllers.otherControllerFor(ctx, objectOf(one), oldestFirst(f.events[key]), f.Clock.Now())
+		shared.Events = oldestFirst(f.events[key])
+		shared.OtherController = f.controllers.otherControllerFor(ctx, objectOf(one), shared.Events, f.Clock.Now())
 		f.observed[key] = one.WithShared(shared)
+		f.relate(key)
 		delete(f.changed, key)
 		if len(shared.UnreadyPods) > 0 { // the reason may change without any change of the workload
 			f.stream(ctx, "Pods"+inNamespace(key.Namespace), metadataList("", "v1", podKind), client.InNamespace(key.Namespace))

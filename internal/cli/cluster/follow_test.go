@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -121,6 +122,48 @@ func TestFollowReportsEveryChange(t *testing.T) {
 		if f.waitUntilIdle(); len(f.last.Releases) != 0 {
 			t.Errorf("a deleted release is still reported")
 		}
+	})
+}
+
+// TestFollowReusesUnchangedObservations: who receives a state finds what changed by comparing observations.
+func TestFollowReusesUnchangedObservations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := clitest.NewFakeCluster(t, clitest.Cart+"\n---\n"+clitest.WebRollout)
+		f := startFollow(t, w, cluster.Selection{Namespace: "shop"})
+		defer f.end(t)
+		check := func(change string, wantCart, wantWeb bool) {
+			t.Helper()
+			before := f.last.Releases
+			f.waitUntilIdle()
+			if len(before) != 2 || len(f.last.Releases) != 2 {
+				t.Fatalf("%s: got %d and %d releases, want two", change, len(before), len(f.last.Releases))
+			}
+			if cart, web := before[0] != f.last.Releases[0], before[1] != f.last.Releases[1]; cart != wantCart || web != wantWeb {
+				t.Errorf("%s: another observation of cart %t, want %t; of web %t, want %t", change, cart, wantCart, web, wantWeb)
+			}
+		}
+		c := w.Canary("cart")
+		w.Change(c, func() { c.Status.FailedChecks = 1 })
+		check("the Canary changes", true, false)
+		w.ScaleReplicaSet("web-new", 1, 0)
+		check("a ReplicaSet of the Rollout changes", false, true)
+		event := &corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Namespace: "shop", Name: "web.2"},
+			InvolvedObject: corev1.ObjectReference{Kind: "Rollout", Namespace: "shop", Name: "web"},
+			Type:           "Normal", Message: "Rollout is paused", LastTimestamp: metav1.NewTime(w.Session.Clock.Now()),
+		}
+		if err := w.Admin.Create(t.Context(), event); err != nil {
+			t.Fatal(err)
+		}
+		check("an event about the Rollout", false, true)
+		d := w.Deployment("cart-primary")
+		w.Change(d, func() { d.Spec.Replicas = ptr.To[int32](3) })
+		check("the primary of the Canary changes", true, false)
+		other := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "other"}}
+		if err := w.Admin.Create(t.Context(), other); err != nil {
+			t.Fatal(err)
+		}
+		check("another Deployment is created", false, false)
 	})
 }
 

@@ -124,7 +124,7 @@ func (s *Server) getPermission(w http.ResponseWriter, r *http.Request, v *viewer
 	if e == nil {
 		return
 	}
-	missing, err := v.reviews.missing(r.Context(), permissionsFor(v.hub.observationOf(e)))
+	missing, err := v.reviews.missing(r.Context(), permissionsFor(e.observed))
 	if err != nil {
 		writeProblem(w, statusOf(err), err)
 		return

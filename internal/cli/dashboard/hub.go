@@ -15,17 +15,22 @@ import (
 
 	"github.com/serin-dev/serin/internal/cli/cluster"
 	"github.com/serin-dev/serin/internal/cli/explain"
+	"github.com/serin-dev/serin/internal/release"
 )
 
 // The delays of a hub.
 const (
 	// idleDelay is the time for which a hub without viewers continues to follow the releases, for viewers that reload the page.
 	idleDelay = time.Minute
-	// minRefresh is the minimum time between descriptions that change although the cluster does not.
+	// minRefresh is the minimum time between renewals of descriptions that change although the cluster does not.
 	minRefresh = time.Second
 	// maxReconnect is the maximum delay before a hub connects again.
 	maxReconnect = 15 * time.Second
 )
+
+// maxRenewed is the number of descriptions that are renewed at once, so that a change of the cluster does not wait for the renewal of
+// all.
+const maxRenewed = 200
 
 // maxRemoved is the number of deleted releases that a hub remembers for streams that reconnect, maxRecordings the number of releases
 // whose measurements it retains.
@@ -54,29 +59,49 @@ type hub struct {
 	entered chan struct{}
 	// changed is closed at the next change.
 	changed chan struct{}
-
-	// version counts the changes. entries are all releases, with the version in which each changed last; removed are those that
-	// were deleted since, and statusVersion is the version in which the status changed. removedUntil is the newest version whose
-	// removals are forgotten.
-	version, statusVersion, removedUntil uint64
-	entries                              map[explain.Key]*entry
-	removed                              map[explain.Key]uint64
-	state                                cluster.State
-	// failure is why the releases cannot be followed; empty: they are followed.
-	failure   string
-	status    Status
-	describer explain.Describer
+	// published is what viewers see.
+	published *snapshot
 	isReady   bool
+
+	// describing is held while the next snapshot is made, and is locked before mu: viewers continue to read the published one.
+	describing sync.Mutex
+	describer  explain.Describer
+	state      cluster.State
+	// failure is why the releases cannot be followed; empty: they are followed.
+	failure string
+	entries map[explain.Key]*entry
 }
 
-// entry is one release.
+// snapshot is what is known about all releases at one time. It is immutable.
+type snapshot struct {
+	// version counts the changes; statusVersion is the version in which the status changed.
+	version, statusVersion uint64
+	// entries are all releases, sorted by their keys. removed are those that were deleted, with the version in which they were, and
+	// removedUntil is the newest version whose removals are forgotten.
+	entries      []*entry
+	removed      map[explain.Key]uint64
+	removedUntil uint64
+	status       Status
+	// due is the earliest time at which a description changes even if the cluster does not; zero: never.
+	due time.Time
+}
+
+// entry is one release. It is immutable apart from its memory.
 type entry struct {
+	key explain.Key
+	// version is the version of the snapshot in which the release changed last.
 	version  uint64
 	observed explain.Observation
-	release  explain.Release
+	release  *explain.Release
 	fleet    explain.FleetRelease
 	labels   labels.Set
-	recorder *explain.Recorder
+	memory   *memory
+}
+
+// memory is what is remembered about a release while it changes.
+type memory struct {
+	mu       sync.Mutex
+	recorder explain.Recorder
 
 	// detail is the last detail that was read, with what it was read for.
 	detailMu      sync.Mutex
@@ -92,7 +117,7 @@ type readDetail struct {
 }
 
 func newHub(base context.Context, session *cluster.Session, selections []cluster.Selection) *hub {
-	return &hub{base: base, epoch: rand.Text(), session: session, selections: selections, changed: make(chan struct{}), entries: map[explain.Key]*entry{}, removed: map[explain.Key]uint64{}}
+	return &hub{base: base, epoch: rand.Text(), session: session, selections: selections, changed: make(chan struct{}), published: &snapshot{}, entries: map[explain.Key]*entry{}}
 }
 
 // enter registers a viewer, for whom the hub follows the releases until leave is called.
@@ -107,7 +132,7 @@ func (h *hub) enter() (leave func()) {
 	if h.stop == nil {
 		ctx, cancel := context.WithCancel(h.base)
 		h.stop = cancel
-		h.interruptRecordings()
+		h.published.interruptRecordings()
 		go h.follow(ctx)
 		go h.refresh(ctx)
 	}
@@ -171,148 +196,195 @@ func (h *hub) follow(ctx context.Context) {
 	}
 }
 
-// refresh describes the releases again when their descriptions change by time. Many releases are described less often, so that this
-// takes a twentieth of one processor at most.
+// refresh renews descriptions that change by time. Those of many releases are renewed less often, so that this takes a twentieth of
+// one processor at most.
 func (h *hub) refresh(ctx context.Context) {
-	pause := minRefresh
+	notBefore := h.session.Clock.Now().Add(minRefresh)
 	for {
-		h.mu.Lock()
-		due := h.describer.ValidUntil()
-		changed := h.changed
-		h.mu.Unlock()
+		current, _, changed := h.current()
 		var wait <-chan time.Time
-		if !due.IsZero() {
-			wait = h.session.Clock.After(max(due.Sub(h.session.Clock.Now()), pause))
+		if !current.due.IsZero() {
+			wait = h.session.Clock.After(release.LaterOf(current.due, notBefore).Sub(h.session.Clock.Now()))
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-changed:
-			continue // due may be earlier now
+		case <-changed: // due may be earlier now
 		case <-wait:
+			took := h.renew()
+			notBefore = h.session.Clock.Now().Add(max(minRefresh, 20*took))
 		}
-		h.mu.Lock()
-		began := h.session.Clock.Now()
-		h.describe()
-		pause = max(minRefresh, 20*h.session.Clock.Since(began))
-		h.mu.Unlock()
 	}
+}
+
+// renew renews some of the descriptions that time has changed, and returns how long that took.
+func (h *hub) renew() time.Duration {
+	h.describing.Lock()
+	defer h.describing.Unlock()
+	began := h.session.Clock.Now()
+	next, isChanged := h.describe(maxRenewed)
+	h.publish(next, isChanged, false)
+	return h.session.Clock.Since(began)
 }
 
 // update replaces the observed state.
 func (h *hub) update(state cluster.State) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	version := h.version
+	h.describing.Lock()
+	defer h.describing.Unlock()
 	h.state, h.failure = state, ""
-	h.describe()
+	next, isChanged := h.describe(0)
+	h.publish(next, isChanged, true)
 	if state.Lost {
-		h.interruptRecordings()
+		next.interruptRecordings()
 	}
-	if !h.isReady && h.version == version {
-		h.notify(version + 1) // viewers wait for the first state, even if nothing has changed
-	}
-	h.isReady = true
 }
 
-// describe describes the state, and notifies the viewers if anything changed.
-func (h *hub) describe() {
-	now := h.session.Clock.Now()
-	version := h.version + 1
-	isChanged := false
-	releases := h.describer.Describe(h.state.Releases, now)
-	current := make(map[explain.Key]bool, len(releases))
-	for i, observed := range h.state.Releases {
-		key, r := observed.Key(), &releases[i]
-		current[key] = true
-		e := h.entries[key]
-		if e == nil {
-			e = &entry{recorder: &explain.Recorder{}}
-			h.entries[key] = e
-			delete(h.removed, key)
+// describe returns the next snapshot, and whether it differs from the published one for viewers. It describes the releases whose
+// observation is another one, and at most maxOutdated others that time has changed; h.describing must be locked.
+func (h *hub) describe(maxOutdated int) (next *snapshot, isChanged bool) {
+	now, before := h.session.Clock.Now(), h.published
+	version := before.version + 1
+	next = &snapshot{
+		version: before.version, statusVersion: before.statusVersion, removed: maps.Clone(before.removed), removedUntil: before.removedUntil,
+		entries: make([]*entry, len(h.state.Releases)),
+	}
+	var summary explain.Summary
+	for i, r := range h.describer.Describe(h.state.Releases, now, maxOutdated) {
+		e := h.entries[h.state.Releases[i].Key()]
+		if e == nil || e.release != r {
+			e = newEntry(h.state.Releases[i], r, e, version, now)
+			h.entries[e.key] = e
+			delete(next.removed, e.key)
+			isChanged = isChanged || e.version == version
 		}
-		fleet := explain.NewFleetRelease(observed, r)
-		if e.observed == nil || e.observed.Version() != observed.Version() || !e.fleet.Equal(fleet) || !slices.Equal(e.release.Events, r.Events) {
-			e.version, isChanged = version, true
-			e.labels = labelsOf(observed)
-			e.recorder.Record(observed, r, now)
-		}
-		e.observed, e.release, e.fleet = observed, *r, fleet
+		next.entries[i] = e
+		summary.Count(e.fleet.Group)
+	}
+	isChanged = h.removeDeleted(next, version) || isChanged
+	if isChanged {
+		next.forgetRecordings()
+	}
+	next.due = h.describer.ValidUntil()
+	next.status = Status{Controller: h.state.Controller, Notes: notesOf(h.state), Lost: h.state.Lost || h.failure != "", Summary: summary}
+	if h.failure != "" { // the state is from before
+		next.status.Notes = []string{h.failure}
+	}
+	if !sameStatus(next.status, before.status) {
+		next.statusVersion, isChanged = version, true
+	}
+	if next.status.Observed = before.status.Observed; !next.status.Lost {
+		next.status.Observed = now.UTC()
+	}
+	if isChanged {
+		next.version = version
+	}
+	return next, isChanged
+}
+
+// newEntry returns the entry of a release that was described again, and records what its status contains only for the moment. before
+// is its previous entry; nil: there is none.
+func newEntry(observed explain.Observation, r *explain.Release, before *entry, version uint64, now time.Time) *entry {
+	e := &entry{key: observed.Key(), version: version, observed: observed, release: r, fleet: explain.NewFleetRelease(observed, r), labels: labelsOf(observed)}
+	if before == nil {
+		e.memory = &memory{}
+	} else if e.memory = before.memory; before.observed.Version() == observed.Version() && before.fleet.Equal(e.fleet) && slices.Equal(before.release.Events, r.Events) {
+		e.version = before.version
+		return e
+	}
+	e.memory.mu.Lock()
+	defer e.memory.mu.Unlock()
+	e.memory.recorder.Record(observed, r, now)
+	return e
+}
+
+// removeDeleted records the releases that the next snapshot does not contain, and reports whether there are any.
+func (h *hub) removeDeleted(next *snapshot, version uint64) bool {
+	if len(h.entries) == len(next.entries) { // it contains all of them
+		return false
+	}
+	current := make(map[explain.Key]*entry, len(next.entries))
+	for _, e := range next.entries {
+		current[e.key] = e
+	}
+	if next.removed == nil {
+		next.removed = map[explain.Key]uint64{}
 	}
 	for key := range h.entries {
-		if !current[key] {
-			delete(h.entries, key)
-			h.removed[key], isChanged = version, true
+		if current[key] == nil {
+			next.removed[key] = version
 		}
 	}
-	h.forgetRemoved()
-	h.forgetRecordings()
-	status := Status{Controller: h.state.Controller, Notes: notesOf(h.state), Lost: h.state.Lost || h.failure != "", Summary: explain.Summarize(releases)}
-	if h.failure != "" { // the state is from before
-		status.Notes = []string{h.failure}
+	h.entries = current
+	next.forgetRemoved()
+	return true
+}
+
+// publish shows a snapshot to the viewers; h.describing must be locked.
+func (h *hub) publish(next *snapshot, isChanged, isReady bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.published = next
+	if isReady && !h.isReady {
+		h.isReady, isChanged = true, true // viewers wait for the first state, even if nothing has changed
 	}
-	if !sameStatus(status, h.status) {
-		h.statusVersion, isChanged = version, true
-	}
-	if status.Observed = h.status.Observed; !status.Lost {
-		status.Observed = now.UTC()
-	}
-	h.status = status
 	if isChanged {
-		h.notify(version)
+		close(h.changed)
+		h.changed = make(chan struct{})
 	}
 }
 
 // fail records that the releases cannot be followed.
 func (h *hub) fail(err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.describing.Lock()
+	defer h.describing.Unlock()
 	h.failure = "the connection ended"
 	if err != nil {
 		h.failure = err.Error()
 	}
-	h.status.Lost, h.status.Notes, h.isReady = true, []string{h.failure}, true
-	h.statusVersion = h.version + 1
-	h.interruptRecordings()
-	h.notify(h.version + 1)
+	next := *h.published
+	next.version++
+	next.statusVersion = next.version
+	next.status.Lost, next.status.Notes = true, []string{h.failure}
+	h.publish(&next, true, true)
+	next.interruptRecordings()
 }
 
 // interruptRecordings marks the time in which the releases are not followed.
-func (h *hub) interruptRecordings() {
-	for _, e := range h.entries {
-		e.recorder.Interrupt()
+func (s *snapshot) interruptRecordings() {
+	for _, e := range s.entries {
+		e.memory.mu.Lock()
+		e.memory.recorder.Interrupt()
+		e.memory.mu.Unlock()
 	}
 }
 
-func (h *hub) notify(version uint64) {
-	h.version = version
-	close(h.changed)
-	h.changed = make(chan struct{})
-}
-
 // forgetRemoved bounds the number of removed releases.
-func (h *hub) forgetRemoved() {
-	for len(h.removed) > maxRemoved {
-		oldest := slices.MinFunc(slices.Collect(maps.Keys(h.removed)), func(a, b explain.Key) int { return cmp.Compare(h.removed[a], h.removed[b]) })
-		h.removedUntil = max(h.removedUntil, h.removed[oldest])
-		delete(h.removed, oldest)
+func (s *snapshot) forgetRemoved() {
+	for len(s.removed) > maxRemoved {
+		oldest := slices.MinFunc(slices.Collect(maps.Keys(s.removed)), func(a, b explain.Key) int { return cmp.Compare(s.removed[a], s.removed[b]) })
+		s.removedUntil = max(s.removedUntil, s.removed[oldest])
+		delete(s.removed, oldest)
 	}
 }
 
 // forgetRecordings bounds the number of recordings: those of the releases that have not changed for longest are deleted.
-func (h *hub) forgetRecordings() {
+func (s *snapshot) forgetRecordings() {
 	var recorded []*entry
-	for _, e := range h.entries {
-		if len(e.recorder.Series) > 0 {
+	for _, e := range s.entries {
+		e.memory.mu.Lock()
+		if len(e.memory.recorder.Series) > 0 {
 			recorded = append(recorded, e)
 		}
+		e.memory.mu.Unlock()
 	}
 	if len(recorded) <= maxRecordings {
 		return
 	}
 	slices.SortFunc(recorded, func(a, b *entry) int { return cmp.Compare(a.version, b.version) })
 	for _, e := range recorded[:len(recorded)-maxRecordings] {
-		e.recorder.Series = nil
+		e.memory.mu.Lock()
+		e.memory.recorder.Series = nil
+		e.memory.mu.Unlock()
 	}
 }
 
@@ -349,83 +421,81 @@ func (f filter) matches(key explain.Key, set labels.Set) bool {
 	return (f.namespace == "" || key.Namespace == f.namespace) && (f.selector == nil || f.selector.Matches(set))
 }
 
+// current returns the published snapshot and the channel that is closed at the next change. isReady is false before the releases were
+// read for the first time.
+func (h *hub) current() (current *snapshot, isReady bool, changed <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.published, h.isReady, h.changed
+}
+
 // fleet returns the changes since a version, with the version that they lead to and the channel that is closed at the next change.
 // It returns all releases if the version is 0, or too old. hasNews is false if there is no change.
 func (h *hub) fleet(since uint64, f filter) (fleet Fleet, version uint64, changed <-chan struct{}, hasNews bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.isReady || since == h.version && since > 0 {
-		return Fleet{}, since, h.changed, false
+	current, isReady, changed := h.current()
+	if !isReady || since == current.version && since > 0 {
+		return Fleet{}, since, changed, false
 	}
-	fleet = Fleet{Status: h.currentStatus(), Complete: since == 0 || since > h.version || since < h.removedUntil, Releases: []explain.FleetRelease{}}
-	for key, e := range h.entries {
-		if (fleet.Complete || e.version > since) && f.matches(key, e.labels) {
+	fleet = Fleet{Status: h.statusOf(current), Complete: since == 0 || since > current.version || since < current.removedUntil, Releases: []explain.FleetRelease{}}
+	for _, e := range current.entries {
+		if (fleet.Complete || e.version > since) && f.matches(e.key, e.labels) {
 			fleet.Releases = append(fleet.Releases, e.fleet)
 		}
 	}
-	slices.SortFunc(fleet.Releases, func(a, b explain.FleetRelease) int {
-		return explain.Key{Kind: a.Kind, Namespace: a.Namespace, Name: a.Name}.Compare(explain.Key{Kind: b.Kind, Namespace: b.Namespace, Name: b.Name})
-	})
 	if !fleet.Complete {
-		for key, removedAt := range h.removed {
+		for key, removedAt := range current.removed {
 			if removedAt > since {
 				fleet.Removed = append(fleet.Removed, ReleaseKey(key))
 			}
 		}
 	}
-	return fleet, h.version, h.changed, fleet.Complete || len(fleet.Releases) > 0 || len(fleet.Removed) > 0 || h.statusVersion > since
+	return fleet, current.version, changed, fleet.Complete || len(fleet.Releases) > 0 || len(fleet.Removed) > 0 || current.statusVersion > since
 }
 
-func (h *hub) currentStatus() Status {
-	status := h.status
+// statusOf returns the status in a snapshot, with the time of the server.
+func (h *hub) statusOf(current *snapshot) Status {
+	status := current.status
 	status.Now = h.session.Clock.Now().UTC()
 	return status
 }
 
 // heartbeat returns the status without any change.
 func (h *hub) heartbeat() Status {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.currentStatus()
+	current, _, _ := h.current()
+	return h.statusOf(current)
 }
 
 // find returns a release and the channel that is closed at the next change; nil: it does not exist. isReady is false before the
 // releases were read for the first time.
 func (h *hub) find(key explain.Key) (e *entry, version uint64, isReady bool, changed <-chan struct{}) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	e = h.entries[key]
-	if e != nil {
+	current, isReady, changed := h.current()
+	if i, found := slices.BinarySearchFunc(current.entries, key, func(e *entry, key explain.Key) int { return e.key.Compare(key) }); found {
+		e = current.entries[i]
 		version = e.version
 	}
-	return e, max(version, h.statusVersion), h.isReady, h.changed
-}
-
-// observationOf returns the last observation of a release.
-func (h *hub) observationOf(e *entry) explain.Observation {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return e.observed
+	return e, max(version, current.statusVersion), isReady, changed
 }
 
 // queue returns the queue of releases and the channel that is closed at the next change. isReady is false before the releases were
 // read for the first time.
 func (h *hub) queue() (update QueueUpdate, isReady bool, changed <-chan struct{}) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return QueueUpdate{Status: h.currentStatus(), Queue: explain.NewQueue(h.state.Releases)}, h.isReady, h.changed
+	current, isReady, changed := h.current()
+	observed := make([]explain.Observation, len(current.entries))
+	for i, e := range current.entries {
+		observed[i] = e.observed
+	}
+	return QueueUpdate{Status: h.statusOf(current), Queue: explain.NewQueue(observed)}, isReady, changed
 }
 
 // describeRelease returns the detail of a release. What is read for it from the API server is read once for all viewers.
 func (h *hub) describeRelease(ctx context.Context, e *entry) Detail {
-	h.mu.Lock()
-	observed, r, status, now := e.observed, e.release, h.currentStatus(), h.session.Clock.Now()
+	r, status := *e.release, h.heartbeat()
 	d := Detail{
-		Explanation: explain.Explanation{Controller: status.Controller, Sentences: explain.Why(r, now)}, Status: status, Fleet: e.fleet,
-		Weights: slices.Clone(e.recorder.Weight), Measurements: cloneSeries(e.recorder.Series), Actions: actionsFor(observed, &r), History: []explain.PastRelease{},
+		Explanation: explain.Explanation{Controller: status.Controller, Sentences: explain.Why(r, status.Now)}, Status: status, Fleet: e.fleet,
+		Actions: actionsFor(e.observed, &r), History: []explain.PastRelease{},
 	}
-	h.mu.Unlock()
-	read := h.readDetail(ctx, e, observed)
+	d.Weights, d.Measurements = e.memory.recorded()
+	read := h.readDetail(ctx, e)
 	r.Tree = read.tree
 	if read.history != nil {
 		d.History = read.history
@@ -437,6 +507,13 @@ func (h *hub) describeRelease(ctx context.Context, e *entry) Detail {
 	return d
 }
 
+// recorded returns copies of the recorded weights and values.
+func (m *memory) recorded() ([]explain.WeightPoint, []explain.Series) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.recorder.Weight), cloneSeries(m.recorder.Series)
+}
+
 func cloneSeries(all []explain.Series) []explain.Series {
 	out := slices.Clone(all)
 	for i := range out {
@@ -446,25 +523,26 @@ func cloneSeries(all []explain.Series) []explain.Series {
 }
 
 // readDetail reads the tree and the history of a release, unless they were read for this version of it.
-func (h *hub) readDetail(ctx context.Context, e *entry, observed explain.Observation) *readDetail {
-	e.detailMu.Lock()
-	defer e.detailMu.Unlock()
-	if e.detail != nil && e.detail.err == nil && e.detailVersion == observed.Version() {
-		return e.detail
+func (h *hub) readDetail(ctx context.Context, e *entry) *readDetail {
+	m := e.memory
+	m.detailMu.Lock()
+	defer m.detailMu.Unlock()
+	if m.detail != nil && m.detail.err == nil && m.detailVersion == e.observed.Version() {
+		return m.detail
 	}
 	read := &readDetail{}
-	tree, err := h.session.Tree(ctx, observed, h.session.Clock.Now())
+	tree, err := h.session.Tree(ctx, e.observed, h.session.Clock.Now())
 	if err != nil {
 		read.err = err
 	} else {
 		read.tree = &tree
 	}
-	history, err := h.session.HistoryOf(ctx, observed)
+	history, err := h.session.HistoryOf(ctx, e.observed)
 	if err != nil {
 		read.err = errors.Join(read.err, err)
 	}
 	read.history = history.Releases
-	e.detail, e.detailVersion = read, observed.Version()
+	m.detail, m.detailVersion = read, e.observed.Version()
 	return read
 }
 

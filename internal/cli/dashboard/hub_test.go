@@ -14,9 +14,7 @@ func TestLostClusterRemainsLostWhileTimePasses(t *testing.T) {
 	h := newHub(t.Context(), &cluster.Session{Clock: clock.RealClock{}}, nil)
 	h.update(cluster.State{})
 	h.fail(errors.New("connection refused"))
-	h.mu.Lock()
-	h.describe()
-	h.mu.Unlock()
+	h.renew()
 	if status := h.heartbeat(); !status.Lost || len(status.Notes) != 1 {
 		t.Errorf("got %+v, want a lost cluster", status)
 	}

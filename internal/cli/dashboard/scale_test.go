@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -124,7 +125,7 @@ func TestRecordingsAreBounded(t *testing.T) {
 	h.update(cluster.State{Releases: observed})
 	recorded := 0
 	for key, e := range h.entries {
-		if len(e.recorder.Series) > 0 {
+		if len(e.memory.recorder.Series) > 0 {
 			recorded++
 		} else if key.Name >= "cart-00050" {
 			t.Errorf("the recording of %s was deleted, which has changed last", key.Name)
@@ -136,6 +137,74 @@ func TestRecordingsAreBounded(t *testing.T) {
 	h.update(cluster.State{Releases: observed[:1]})
 	if len(h.entries) != 1 {
 		t.Errorf("%d releases are remembered, want the one that exists", len(h.entries))
+	}
+}
+
+// countedObservation counts its descriptions.
+type countedObservation struct {
+	explain.Observation
+
+	described *atomic.Int64
+}
+
+func (o countedObservation) Describe(now time.Time) explain.Release {
+	o.described.Add(1)
+	return o.Observation.Describe(now)
+}
+
+// changedCanary returns the observation of a Canary after a failed check.
+func changedCanary(observed explain.Observation, failedChecks int) explain.Observation {
+	changed := *observed.(*explain.Canary) //nolint:forcetypeassert // the tests have no others
+	object := *changed.Object
+	object.ResourceVersion, object.Status.FailedChecks = fmt.Sprint("failed-", failedChecks), failedChecks
+	changed.Object, changed.Snapshot.Status.FailedChecks = &object, failedChecks
+	return &changed
+}
+
+// TestAChangeDescribesNoOtherRelease changes one of 10,000 releases in progress, whose descriptions are all outdated: the times of
+// their next steps depend on the current time.
+func TestAChangeDescribesNoOtherRelease(t *testing.T) {
+	const releases, changed = 10_000, 4321
+	w := clitest.NewFakeCluster(t, clitest.Cart)
+	observed := manyObservations(t, w, releases)
+	var described atomic.Int64
+	counted := make([]explain.Observation, releases)
+	for i := range observed {
+		counted[i] = countedObservation{observed[i], &described}
+	}
+	h := newHub(t.Context(), w.Session, nil)
+	h.update(cluster.State{Releases: counted})
+	if n := described.Load(); n != releases {
+		t.Fatalf("described %d releases at first, want %d", n, releases)
+	}
+	_, version, _, _ := h.fleet(0, filter{})
+
+	described.Store(0)
+	next := slices.Clone(counted)
+	next[changed] = countedObservation{changedCanary(observed[changed], 1), &described}
+	h.update(cluster.State{Releases: next})
+	if n := described.Load(); n != 1 {
+		t.Errorf("a change of one release described %d releases", n)
+	}
+	fleet, version, _, hasNews := h.fleet(version, filter{})
+	if !hasNews || fleet.Complete || len(fleet.Releases) != 1 || fleet.Releases[0].Name != "cart-04321" || fleet.Releases[0].FailedChecks != 1 {
+		t.Errorf("viewers received %d releases (complete: %t), want the changed one", len(fleet.Releases), fleet.Complete)
+	}
+
+	described.Store(0)
+	h.update(cluster.State{Releases: next[1:]})
+	if n := described.Load(); n != 0 {
+		t.Errorf("a deletion described %d releases", n)
+	}
+	if fleet, _, _, _ := h.fleet(version, filter{}); len(fleet.Releases) != 0 || len(fleet.Removed) != 1 || fleet.Removed[0].Name != "cart-00000" {
+		t.Errorf("viewers received %d releases and the removals %v, want that of cart-00000", len(fleet.Releases), fleet.Removed)
+	}
+	for range releases/maxRenewed + 1 {
+		described.Store(0)
+		h.renew()
+		if n := described.Load(); n != maxRenewed {
+			t.Fatalf("described %d releases because time has passed, want %d at once", n, maxRenewed)
+		}
 	}
 }
 
@@ -156,4 +225,25 @@ func BenchmarkFleet(b *testing.B) {
 		size = len(text)
 	}
 	b.ReportMetric(float64(size), "bytes/snapshot")
+}
+
+// BenchmarkChange describes what an event changes while 10,000 releases are in progress: one release, or, for comparison, all.
+func BenchmarkChange(b *testing.B) {
+	const releases = 10_000
+	w := clitest.NewFakeCluster(b, clitest.Cart)
+	observed := manyObservations(b, w, releases)
+	for _, changed := range []int{1, releases} {
+		b.Run(fmt.Sprintf("releases=%d", changed), func(b *testing.B) {
+			h := newHub(b.Context(), &cluster.Session{Clock: clock.RealClock{}}, nil)
+			h.update(cluster.State{Releases: observed})
+			b.ReportAllocs()
+			for i := 1; b.Loop(); i++ {
+				next := slices.Clone(observed)
+				for j := range changed {
+					next[j] = changedCanary(observed[j], i)
+				}
+				h.update(cluster.State{Releases: next})
+			}
+		})
+	}
 }

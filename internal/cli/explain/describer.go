@@ -7,35 +7,53 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Describer describes observed releases repeatedly. Time alone opens gates, so a description is valid for a limited time; until then
-// it is reused, so that a screen of a thousand releases costs little. The zero value is ready for use; it is not safe for
-// concurrent use.
+// Describer describes observed releases repeatedly. A description costs a run of the state machine, so it is reused until the
+// observation is replaced by another one: a screen of ten thousand releases costs as much as those that change. Time alone opens
+// gates, so a description is valid for a limited time. The zero value is ready for use; it is not safe for concurrent use.
 type Describer struct {
 	// cache contains the last description of each release.
 	cache map[Key]cachedDescription
 }
 
-// cachedDescription is the description of a release with its inputs, and the time until which it is valid.
+// cachedDescription is the description of an observation, and the time until which it is valid.
 type cachedDescription struct {
-	version    Version
-	events     []Event
+	observed   Observation
 	validUntil time.Time
-	document   Release
+	document   *Release
 }
 
-// Describe describes all releases at that time.
-func (d *Describer) Describe(observations []Observation, now time.Time) []Release {
-	out := make([]Release, 0, len(observations))
+// Describe describes all releases at that time. It returns the same pointer for a release until it describes the release again; the
+// documents must not be modified. maxOutdated limits how many descriptions are renewed only because time has passed, those that have
+// been outdated for longest first.
+func (d *Describer) Describe(observations []Observation, now time.Time, maxOutdated int) []*Release {
+	out := make([]*Release, len(observations))
 	current := make(map[Key]cachedDescription, len(observations))
-	for _, observed := range observations {
-		key, version, events := observed.Key(), observed.Version(), observed.Shared().Events
+	var outdated []int
+	describe := func(i int) {
+		document := observations[i].Describe(now)
+		current[observations[i].Key()] = cachedDescription{observed: observations[i], validUntil: validUntil(&document, now), document: &document}
+		out[i] = &document
+	}
+	for i, observed := range observations {
+		key := observed.Key()
 		cached, ok := d.cache[key]
-		if !ok || cached.version != version || !slices.Equal(cached.events, events) || !now.Before(cached.validUntil) {
-			document := observed.Describe(now)
-			cached = cachedDescription{version: version, events: events, validUntil: validUntil(&document, now), document: document}
+		if !ok || cached.observed != observed {
+			describe(i)
+			continue
 		}
-		current[key] = cached
-		out = append(out, cached.document)
+		current[key], out[i] = cached, cached.document
+		if !now.Before(cached.validUntil) {
+			outdated = append(outdated, i)
+		}
+	}
+	if len(outdated) > maxOutdated {
+		slices.SortStableFunc(outdated, func(a, b int) int {
+			return current[observations[a].Key()].validUntil.Compare(current[observations[b].Key()].validUntil)
+		})
+		outdated = outdated[:maxOutdated]
+	}
+	for _, i := range outdated {
+		describe(i)
 	}
 	d.cache = current
 	return out

@@ -105,13 +105,28 @@ type Summary struct {
 // Summarize counts the releases of each group.
 func Summarize(releases []Release) Summary {
 	var s Summary
-	counts := map[Group]*int{
-		NeedsUser: &s.NeedUser, GroupRollingBack: &s.RollingBack, Advancing: &s.Advancing, Queued: &s.Queued, Failed: &s.Failed, GroupIdle: &s.Idle,
-	}
 	for i := range releases {
-		*counts[GroupOf(&releases[i])]++
+		s.Count(GroupOf(&releases[i]))
 	}
 	return s
+}
+
+// Count counts one release of a group.
+func (s *Summary) Count(group Group) {
+	switch group {
+	case NeedsUser:
+		s.NeedUser++
+	case GroupRollingBack:
+		s.RollingBack++
+	case Advancing:
+		s.Advancing++
+	case Queued:
+		s.Queued++
+	case Failed:
+		s.Failed++
+	case GroupIdle:
+		s.Idle++
+	}
 }
 
 // NewTop describes the observed releases in progress at that time.
