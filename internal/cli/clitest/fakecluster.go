@@ -2,6 +2,7 @@ package clitest
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -74,7 +75,8 @@ func NewFakeCluster(t testing.TB, manifests string) *FakeCluster {
 			t.Fatal(err)
 		}
 	}
-	builder := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(newRESTMapper(scheme)).WithReturnManagedFields().WithStatusSubresource(&argov1.Rollout{}).
+	mapper := newRESTMapper(scheme)
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithReturnManagedFields().WithStatusSubresource(&argov1.Rollout{}).
 		WithIndex(&coordinationv1.Lease{}, "metadata.name", nameOf).WithIndex(&argov1.AnalysisRun{}, "metadata.name", nameOf).WithIndex(&argov1.Experiment{}, "metadata.name", nameOf).
 		WithIndex(&corev1.Event{}, "involvedObject.kind", func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Kind} }).
 		WithIndex(&corev1.Event{}, "involvedObject.name", func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Name} })
@@ -82,7 +84,7 @@ func NewFakeCluster(t testing.TB, manifests string) *FakeCluster {
 		builder = builder.WithObjects(decodeObject(t, scheme, document))
 	}
 	w := &FakeCluster{t: t, Admin: builder.Build(), forbidden: map[string]bool{}, uninstalled: map[string]bool{}}
-	w.Session = &cluster.Session{Clock: clock.RealClock{}, Discovery: w.newDiscovery(scheme), Client: interceptor.NewClient(w.Admin, interceptor.Funcs{
+	w.Session = &cluster.Session{Clock: clock.RealClock{}, Discovery: w.newDiscovery(scheme, mapper), Client: interceptor.NewClient(w.Admin, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			if err := w.requestError(scheme, obj, key.Name); err != nil {
 				return err
@@ -141,12 +143,12 @@ func NewFakeCluster(t testing.TB, manifests string) *FakeCluster {
 }
 
 // newDiscovery returns the namespaced kinds of a scheme, without those whose definitions are not installed.
-func (w *FakeCluster) newDiscovery(scheme *runtime.Scheme) discovery.DiscoveryInterfaceWithContext {
+func (w *FakeCluster) newDiscovery(scheme *runtime.Scheme, mapper meta.RESTMapper) discovery.DiscoveryInterfaceWithContext {
 	out := &discoveryfake.FakeDiscovery{Fake: &kubetesting.Fake{}}
 	for _, api := range scheme.PrioritizedVersionsAllGroups() {
 		list := &metav1.APIResourceList{GroupVersion: api.String()}
 		for kind := range scheme.KnownTypes(api) {
-			mapping, err := newRESTMapper(scheme).RESTMapping(api.WithKind(kind).GroupKind(), api.Version)
+			mapping, err := mapper.RESTMapping(api.WithKind(kind).GroupKind(), api.Version)
 			if err == nil && mapping.Scope.Name() == meta.RESTScopeNameNamespace && isListable(scheme, api.WithKind(kind)) {
 				list.APIResources = append(list.APIResources, metav1.APIResource{Name: mapping.Resource.Resource, Kind: kind, Namespaced: true, Verbs: metav1.Verbs{"delete", "list"}})
 			}
@@ -220,27 +222,26 @@ func strictDecodingError(o client.Object, opts []client.CreateOption) error {
 
 func decodeObject(t testing.TB, scheme *runtime.Scheme, document string) client.Object {
 	t.Helper()
+	text, err := yaml.YAMLToJSON([]byte(document))
+	if err != nil {
+		t.Fatalf("read a manifest: %v", err)
+	}
 	u := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(document), &u.Object); err != nil {
+	if err := u.UnmarshalJSON(text); err != nil {
 		t.Fatalf("read a manifest: %v", err)
 	}
-	if u.GetNamespace() == "" {
-		u.SetNamespace("shop")
+	var o client.Object = u // of a kind of a traffic provider, which the scheme does not know
+	if typed, err := scheme.New(u.GroupVersionKind()); err == nil {
+		if err := json.Unmarshal(text, typed); err != nil {
+			t.Fatalf("read a manifest: %v", err)
+		}
+		var ok bool
+		if o, ok = typed.(client.Object); !ok {
+			t.Fatalf("%T is not an object", typed)
+		}
 	}
-	typed, err := scheme.New(u.GroupVersionKind())
-	if err != nil {
-		return u // a kind of a traffic provider, which the scheme does not know
-	}
-	o, ok := typed.(client.Object)
-	if !ok {
-		t.Fatalf("%T is not an object", typed)
-	}
-	text, err := yaml.Marshal(u.Object)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal(text, o); err != nil {
-		t.Fatalf("read a manifest: %v", err)
+	if o.GetNamespace() == "" {
+		o.SetNamespace("shop")
 	}
 	return o
 }
