@@ -26,6 +26,8 @@ type Measured struct {
 	Violated bool
 	// Query is the text that was sent; empty: none.
 	Query string
+	// Service is the Service to which it was sent through the API server; empty: another server received it.
+	Service string
 	// NotSent is the reason why it was not sent; empty: it was.
 	NotSent string
 	// Fix describes how to send it.
@@ -37,16 +39,20 @@ func (m Measured) result() Result {
 	if m.Limit != "" {
 		value += ", limit " + m.Limit
 	}
+	from := ""
+	if m.Service != "" {
+		from = " (from Service " + m.Service + ", through the API server)"
+	}
 	var out Result
 	switch {
 	case m.NotSent != "":
 		return skipped(name, m.NotSent, m.Fix)
 	case m.Outcome == release.Measured && m.Violated:
-		out = warning(name, value+": a release that behaves like it fails", "correct the limit, the query or the application")
+		out = warning(name, value+from+": a release that behaves like it fails", "correct the limit, the query or the application")
 	case m.Outcome == release.Measured:
-		out = passed(name, value)
+		out = passed(name, value+from)
 	case m.Outcome == release.NoData:
-		out = warning(name, "no data for the current version: either it has no traffic, or its metrics have other names or labels", "send requests to it, then repeat this check")
+		out = warning(name, "no data for the current version"+from+": either it has no traffic, or its metrics have other names or labels", "send requests to it, then repeat this check")
 	default:
 		out = failed(name, m.Text, "see docs/metrics.md")
 	}

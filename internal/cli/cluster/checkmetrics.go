@@ -65,7 +65,7 @@ func (s *Session) measureCanary(ctx context.Context, observed *explain.Canary, r
 				Restricted: through, Unrestricted: through, MetricsServer: f.MetricsServer, Provider: settings.Provider, NoCrossNamespace: settings.NoCrossNamespace,
 			}
 			answer := measureWithin(ctx, func(ctx context.Context) release.Answer { return asker.MeasureFor(ctx, object, one, serving) })
-			m.Outcome, m.Text, m.Query = answer.Outcome, answer.Text, oneLine(answer.Query)
+			m.Outcome, m.Text, m.Query, m.Service = answer.Outcome, answer.Text, oneLine(answer.Query), transport.service
 			if answer.Outcome == release.Measured {
 				ok, value, limit := canary.JudgeValue(one, answer.Value)
 				m.Violated, m.Value, m.Limit = !ok, value, limit
@@ -171,7 +171,7 @@ func (s *Session) measureMetric(ctx context.Context, run *argov1.AnalysisRun, m 
 		return release.Answer{Outcome: outcome, Detail: result}
 	})
 	result, _ := answer.Detail.(analysis.MeasurementResult)
-	out.Outcome, out.Text, out.Value = answer.Outcome, result.Message, result.Value
+	out.Outcome, out.Text, out.Value, out.Service = answer.Outcome, result.Message, result.Value, transport.service
 	if resolved, err := analysis.ResolveMetric(m, run.Spec.Args, nil); err == nil && resolved.Provider.Prometheus != nil {
 		out.Query = oneLine(resolved.Provider.Prometheus.Query)
 	}

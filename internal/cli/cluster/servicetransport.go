@@ -87,6 +87,8 @@ type serviceTransport struct {
 	// instead is the address of a server that answers all requests, which direct sends to it; nil: none does.
 	instead *url.URL
 	direct  http.RoundTripper
+	// service is the Service that received the last request; empty: none did.
+	service string
 	// notSent is the reason why a request was not sent, for users; empty: all were.
 	notSent string
 }
@@ -115,6 +117,7 @@ func (t *serviceTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		port = map[string]string{"http": "80", "https": "443"}[r.URL.Scheme]
 	}
 	proxy := withPath(t.api.URL, "api/v1/namespaces", service.namespace, "services", r.URL.Scheme+":"+service.name+":"+port, "proxy")
+	t.service = service.String()
 	to := withPath(proxy, r.URL.Path) // cleaned alone: a tenant must not reach other paths of the API server
 	to.RawQuery = r.URL.RawQuery
 	response, err := t.api.Transport.RoundTrip(requestTo(r, to))

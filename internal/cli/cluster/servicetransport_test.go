@@ -67,6 +67,9 @@ func TestARequestReachesOnlyItsService(t *testing.T) {
 		if err := response.Body.Close(); err != nil {
 			t.Fatal(err)
 		}
+		if transport.service != "prometheus.monitoring" {
+			t.Errorf("%s: sent to Service %q", path, transport.service)
+		}
 		if got == nil || !strings.HasPrefix(got.URL.Path, proxy) || strings.Contains(got.URL.Path, "..") && !strings.Contains(path, "%25") || got.URL.RawQuery != "query=up" {
 			t.Errorf("%s: got a request for %v, want one below %s", path, got.URL, proxy)
 		}
