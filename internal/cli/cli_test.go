@@ -90,7 +90,7 @@ func newCluster(t *testing.T, d *datadriven.TestData) *clitest.FakeCluster {
 	}
 	manifest := strings.Join(manifests, "\n---\n")
 	for key, more := range map[string]string{
-		"controller": clitest.SerinDeployment, "flagger": clitest.FlaggerDeployment, "argo": clitest.ArgoRolloutsDeployment, "no-image": clitest.PodsWithoutImage,
+		"controller": clitest.SerinDeployment, "plugins": clitest.PluginsDeployment, "flagger": clitest.FlaggerDeployment, "argo": clitest.ArgoRolloutsDeployment, "no-image": clitest.PodsWithoutImage,
 		"cart-pods": clitest.CartPods, "daemonsets": clitest.CartDaemonSets, "web-pods": clitest.WebPods, "many-pods": clitest.ManyPods(25), "experiment": clitest.WebExperiment, "experiments": clitest.EndedExperiments, "gateway": clitest.PublicGateway, "closed-gateway": clitest.ClosedGateway, "scaling": clitest.WebScaling, "stable-budget": clitest.StableBudget, "hostile": clitest.HostilePod,
 	} {
 		if d.HasArg(key) {
@@ -264,6 +264,10 @@ func setWeb(t *testing.T, d *datadriven.TestData, w *clitest.FakeCluster, state 
 		resume := func() { s.PauseConditions, s.ControllerPause = nil, false }
 		switch state {
 		case "paused":
+		case "plugged":
+			for _, name := range []string{"acme/approve", "acme/missing"} {
+				r.Spec.Strategy.Canary.Steps = append(r.Spec.Strategy.Canary.Steps, argov1.CanaryStep{Plugin: &argov1.PluginStep{Name: name}})
+			}
 		case "referencing":
 			r.Spec.WorkloadRef = &argov1.ObjectRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "cart"}
 		case "role-metadata":

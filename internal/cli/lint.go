@@ -108,7 +108,7 @@ func (f *lintFlags) options() lint.Options {
 		Features: func(c *flaggerv1.Canary, provider string) canary.Features {
 			return controller.Features(routers, c, provider)
 		},
-		CheckRoute: routers.CheckRoute, CheckRouting: routers.CheckRouting,
+		CheckRoute: routers.CheckRoute, CheckRouting: routers.CheckRouting, ExternalPlugins: routers.ExternalPlugins,
 	}
 }
 

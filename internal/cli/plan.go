@@ -27,8 +27,8 @@ func newPlanCommand(connect connector) *cobra.Command {
 its shortest and longest duration, and the queries and webhooks that it calls, with the number of requests that a verdict needs. In the plan, pods are ready at once, checks pass
 and webhooks approve. Nothing is changed, called or queried.
 
-With -f, the command reads manifests and needs no cluster; - is the standard input. Deployments, MetricTemplates and
-AnalysisTemplates in the same file are used. With NAME, it reads the release and these objects from the cluster.
+With -f, the command reads manifests and needs no cluster; - is the standard input. Deployments, MetricTemplates,
+AnalysisTemplates and the ConfigMap of plugins in the same file are used. With NAME, it reads the release and these objects from the cluster.
 
 Exit codes: 0 success, 2 usage error, 5 not found, 6 cluster unreachable or access denied, 7 the spec is invalid, or the release
 never ends.`,
@@ -85,7 +85,7 @@ func (c *commonFlags) readPlanInputs(stdin io.Reader, file string) ([]plan.Input
 	if c.controllerFlags != "" {
 		flags = strings.Fields(c.controllerFlags)
 	}
-	return manifests.Inputs(func(object *flaggerv1.Canary) canary.Settings { return cluster.ManifestSettings(flags, object) }), nil
+	return manifests.Inputs(func(object *flaggerv1.Canary) canary.Settings { return cluster.ManifestSettings(flags, object) }, cluster.ManifestPlugins(flags)), nil
 }
 
 // observePlanInput reads one release of the cluster.

@@ -1,5 +1,7 @@
 package clitest
 
+import "strings"
+
 // Cart contains Canary cart in namespace shop during a release with the provider gatewayapi:v1, and its objects. Its window starts
 // at the beginning of the year 2000, like the clock of a synctest bubble.
 const Cart = `
@@ -120,6 +122,16 @@ message: Advance cart.shop canary weight 20
 firstTimestamp: "2000-01-01T00:00:00Z"
 lastTimestamp: "2000-01-01T00:00:00Z"
 count: 1`
+
+// PluginsDeployment is the Deployment of a Serin that runs plugins, and their configuration.
+var PluginsDeployment = strings.ReplaceAll(SerinDeployment, "-mesh-provider", "-allow-plugins, -mesh-provider") + `
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: argo-rollouts-config, namespace: serin-system}
+data:
+  stepPlugins: |
+    - {name: acme/approve, location: "file:///plugins/approve"}`
 
 // SerinDeployment is a Deployment of Serin with a ready pod, to be appended to other manifests.
 const SerinDeployment = `

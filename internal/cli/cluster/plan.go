@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -11,12 +13,36 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/cli/plan"
+	"github.com/serin-dev/serin/internal/plugin"
 	"github.com/serin-dev/serin/internal/release"
 )
 
 // ManifestSettings returns the settings of a controller with these flags for a Canary that may not be in any cluster.
 func ManifestSettings(controllerFlags []string, object *flaggerv1.Canary) canary.Settings {
 	return planSettings(parseFlags(controllerFlags), object)
+}
+
+// ManifestPlugins returns the plugins of a controller with these flags, without their configuration.
+func ManifestPlugins(controllerFlags []string) plan.Plugins {
+	return planPlugins(parseFlags(controllerFlags))
+}
+
+func planPlugins(f flags) plan.Plugins {
+	return plan.Plugins{External: f.Routers().ExternalPlugins, Off: f.known && !f.AllowPlugins}
+}
+
+// readPlugins returns the plugins of a controller, with their configuration if the user may read it.
+func (s *Session) readPlugins(ctx context.Context, f flags) plan.Plugins {
+	out := planPlugins(f)
+	if out.Off || f.Argo.OwnNamespace == "" {
+		return out
+	}
+	source := &corev1.ConfigMap{}
+	err := s.Client.Get(ctx, client.ObjectKey{Namespace: f.Argo.OwnNamespace, Name: plugin.ConfigMapName}, source)
+	if err == nil || apierrors.IsNotFound(err) {
+		out.Config = new(plugin.ParseConfig(source.Data))
+	}
+	return out
 }
 
 func planSettings(f flags, object *flaggerv1.Canary) canary.Settings {
@@ -94,7 +120,7 @@ func (s *Session) rolloutPlanInput(ctx context.Context, reader *cachedReader, ob
 	if problem := observed.Snapshot.ValidationError; problem != "" {
 		return plan.Input{}, &plan.InvalidError{Release: argov1.RolloutKind + " " + object.Name + "." + object.Namespace, Problems: []string{problem}}
 	}
-	in := plan.Input{Rollout: object, Problems: observed.Unread}
+	in := plan.Input{Rollout: object, Problems: observed.Unread, Plugins: s.readPlugins(ctx, f)}
 	if ref := object.Spec.WorkloadRef; ref != nil && len(observed.Assumed) == 0 {
 		in.Workload = &plan.Workload{
 			Source: "cluster, " + ref.Kind + " " + ref.Name, Template: observed.Snapshot.Spec.Template, Selector: observed.Snapshot.Spec.Selector,

@@ -14,6 +14,7 @@ import (
 // checkAnalysisTemplate checks the metrics of a template whose arguments are known.
 func (l *linter) checkAnalysisTemplate(d *document, spec argov1.AnalysisTemplateSpec) {
 	l.checkTemplateReferences(d, "spec.templates", spec.Templates)
+	l.checkMetricPlugins(d, spec.Metrics)
 	var args []argov1.Argument
 	unset := map[string]bool{}
 	for _, arg := range spec.Args {
@@ -79,6 +80,7 @@ func (l *linter) checkConditions(d *document, at string, m argov1.Metric) {
 }
 
 func (l *linter) checkAnalysisRun(d *document, run *argov1.AnalysisRun) {
+	l.checkMetricPlugins(d, run.Spec.Metrics)
 	metrics, err := analysis.ValidateRun(run.Spec)
 	if err != nil {
 		l.report(d, ruleInvalidAnalysis, "spec", err.Error(), "")

@@ -35,6 +35,8 @@ type Options struct {
 	// CheckRouting returns the reason why the traffic routing of a Rollout cannot work: no router supports it, or, with
 	// traffic.ErrInvalid, its configuration is invalid.
 	CheckRouting func(*argov1.Rollout) error
+	// ExternalPlugins returns the router plugins that are not built in.
+	ExternalPlugins func(*argov1.RolloutTrafficRouting) []string
 	// MetricTypes are the types of metrics providers.
 	MetricTypes []string
 }

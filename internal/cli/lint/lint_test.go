@@ -23,7 +23,7 @@ func options() lint.Options {
 		Features: func(_ *flaggerv1.Canary, provider string) canary.Features {
 			return canary.Features{Known: provider == "istio" || provider == "gatewayapi:v1", Weights: true, Matches: true, Mirror: true, Sticky: true}
 		},
-		CheckRoute: routers.CheckRoute, CheckRouting: routers.CheckRouting,
+		CheckRoute: routers.CheckRoute, CheckRouting: routers.CheckRouting, ExternalPlugins: routers.ExternalPlugins,
 	}
 }
 
@@ -129,7 +129,7 @@ func TestExamplesHaveNoFindings(t *testing.T) {
 		Features: func(c *flaggerv1.Canary, provider string) canary.Features {
 			return controller.Features(routers, c, provider)
 		},
-		CheckRoute: routers.CheckRoute, CheckRouting: routers.CheckRouting,
+		CheckRoute: routers.CheckRoute, CheckRouting: routers.CheckRouting, ExternalPlugins: routers.ExternalPlugins,
 	}
 	for _, name := range examples {
 		text, err := os.ReadFile(name)

@@ -40,6 +40,9 @@ func (l *linter) checkRollout(d *document, r *argov1.Rollout) {
 			l.report(d, ruleUnsupportedRouter, "spec.strategy.canary.trafficRouting", err.Error(), "")
 		}
 	}
+	if c := r.Spec.Strategy.Canary; c != nil {
+		l.checkRolloutPlugins(d, c)
+	}
 	l.checkRolloutAnalyses(d, r.Spec.Strategy)
 }
 

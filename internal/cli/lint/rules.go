@@ -54,6 +54,7 @@ var (
 	ruleInvalidRollout    = &Rule{"invalid-rollout", Error, "The controller rejects the spec of a Rollout.", "correct the field"}
 	ruleServiceMismatch   = &Rule{"service-mismatch", Error, "A Service does not select the pods of a Rollout.", "correct the selector of the Service, or the labels of the template"}
 	ruleUnsupportedRouter = &Rule{"unsupported-router", Error, "No router supports the traffic routing of a Rollout.", "use a supported router"}
+	ruleUnusablePlugin    = &Rule{"unusable-plugin", Warning, "The controller cannot call a plugin with the ConfigMap of plugins that the input contains.", "correct the name, or the ConfigMap"}
 	ruleInvalidAnalysis   = &Rule{"invalid-analysis", Error, "A template or a run of an analysis is invalid, or cannot be used by a Rollout.", "correct the field"}
 	ruleInvalidCondition  = &Rule{"invalid-condition", Error, "The condition of a metric is not a valid expression.", "correct the expression; the value is named result"}
 	ruleInvalidExperiment = &Rule{"invalid-experiment", Error, "The controller rejects the spec of an Experiment.", "correct the field"}
@@ -65,7 +66,7 @@ func Rules() []Rule {
 	all := []*Rule{
 		ruleSyntax, ruleDuplicateField, ruleUnknownKind, ruleUnknownField, ruleRequiredField, ruleWrongType, ruleUnsupportedValue, ruleInvalidValue,
 		ruleInvalidDuration, ruleInvalidCanary, ruleAdjustedSetting, ruleNoAnalysis, ruleInvalidQuery, ruleMissingVariable, ruleUnsupportedMetric,
-		ruleIncompleteAlerts, ruleInvalidRollout, ruleServiceMismatch, ruleUnsupportedRouter, ruleInvalidAnalysis, ruleInvalidCondition, ruleInvalidExperiment, ruleMissingReference,
+		ruleIncompleteAlerts, ruleInvalidRollout, ruleServiceMismatch, ruleUnsupportedRouter, ruleUnusablePlugin, ruleInvalidAnalysis, ruleInvalidCondition, ruleInvalidExperiment, ruleMissingReference,
 	}
 	out := make([]Rule, len(all))
 	for i, rule := range all {

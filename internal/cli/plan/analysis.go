@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -164,15 +165,20 @@ func measurementPhase(metric argov1.Metric, status argov1.AnalysisRunStatus, slo
 	return argov1.AnalysisPhaseSuccessful
 }
 
-// queries returns the measurements of all analyses of a played release, in the order in which they start.
-func (r *rolloutRun) queries() []Query {
+// analyses returns all analyses of a played release, in the order in which they start.
+func (r *rolloutRun) analyses() []*playedAnalysis {
 	runs := slices.Clone(r.cluster.runs)
 	for _, x := range r.cluster.experiments {
 		runs = append(runs, x.runs...)
 	}
 	slices.SortStableFunc(runs, func(a, b *playedAnalysis) int { return a.started.Compare(b.started) })
+	return runs
+}
+
+// queries returns the measurements of all analyses of a played release.
+func (r *rolloutRun) queries() []Query {
 	var out []Query
-	for _, run := range runs {
+	for _, run := range r.analyses() {
 		if len(run.spec.Metrics) == 0 {
 			continue
 		}
@@ -231,6 +237,8 @@ func describeProvider(p argov1.MetricProvider) (provider, query string) {
 		return "externalMetrics", strings.TrimSpace(p.ExternalMetrics.Query)
 	case p.Keptn != nil:
 		return "keptn", strings.TrimSpace(p.Keptn.Query)
+	case len(p.Plugin) > 0:
+		return "plugin " + strings.Join(slices.Sorted(maps.Keys(p.Plugin)), ", "), ""
 	default:
 		return providerName(p), ""
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -19,6 +20,7 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/plugin"
 )
 
 // Manifests are the objects of a file that plans depend on.
@@ -29,6 +31,8 @@ type Manifests struct {
 	workloads         map[string]*Workload
 	metricTemplates   map[string]flaggerv1.MetricTemplateSpec
 	analysisTemplates map[string]argov1.AnalysisTemplateSpec
+	// plugins is the configuration of plugins; nil: the file does not contain it.
+	plugins *plugin.Config
 }
 
 // ReadManifests reads a file with one or several YAML or JSON documents. Objects without a namespace are in the one that is given.
@@ -140,6 +144,15 @@ func (m *Manifests) addObject(group string, head manifest, text []byte, namespac
 			key = objectKey("", name)
 		}
 		m.analysisTemplates[key] = t.Spec
+	case "/ConfigMap": // that of plugins is in the namespace of the controller, which a file does not show
+		var c corev1.ConfigMap
+		if name != plugin.ConfigMapName {
+			return nil
+		}
+		if err := yaml.Unmarshal(text, &c); err != nil {
+			return err
+		}
+		m.plugins = new(plugin.ParseConfig(c.Data))
 	case "apps/Deployment", "apps/DaemonSet", "apps/ReplicaSet": // the fields of a Deployment that matter are those of all of them
 		var d appsv1.Deployment
 		if err := yaml.Unmarshal(text, &d); err != nil {
@@ -157,8 +170,9 @@ func (m *Manifests) addObject(group string, head manifest, text []byte, namespac
 func objectKey(namespace, name string) string { return namespace + "/" + name }
 
 // Inputs returns the input of the plan of each release, in the order of the documents. settings
-// returns the settings of the controller for a Canary.
-func (m *Manifests) Inputs(settings func(*flaggerv1.Canary) canary.Settings) []Input {
+// returns the settings of the controller for a Canary; plugins are those of the controller, without their configuration.
+func (m *Manifests) Inputs(settings func(*flaggerv1.Canary) canary.Settings, plugins Plugins) []Input {
+	plugins.Config = m.plugins
 	var out []Input
 	for _, c := range m.canaries {
 		target := c.Spec.TargetRef
@@ -171,7 +185,7 @@ func (m *Manifests) Inputs(settings func(*flaggerv1.Canary) canary.Settings) []I
 		})
 	}
 	for _, r := range m.rollouts {
-		in := Input{Rollout: r, AnalysisTemplate: func(name string, cluster bool) (argov1.AnalysisTemplateSpec, error) {
+		in := Input{Rollout: r, Plugins: plugins, AnalysisTemplate: func(name string, cluster bool) (argov1.AnalysisTemplateSpec, error) {
 			namespace, kind := r.Namespace, argov1.AnalysisTemplateKind
 			if cluster {
 				namespace, kind = "", argov1.ClusterAnalysisTemplateKind

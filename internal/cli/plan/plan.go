@@ -53,6 +53,8 @@ type Plan struct {
 	// Queries are the queries to metrics providers, Webhooks the webhooks that are called.
 	Queries  []Query   `json:"queries,omitempty"`
 	Webhooks []Webhook `json:"webhooks,omitempty"`
+	// Plugins are the plugins that a Rollout uses, except for routers that are built in.
+	Plugins []Plugin `json:"plugins,omitempty"`
 	// Notes are sentences about what the plan assumes or does not know.
 	Notes []string `json:"notes,omitempty"`
 }
@@ -136,6 +138,8 @@ type Input struct {
 	MetricTemplate func(namespace, name string) (flaggerv1.MetricTemplateSpec, bool)
 	// AnalysisTemplate returns the template of an analysis.
 	AnalysisTemplate func(name string, cluster bool) (argov1.AnalysisTemplateSpec, error)
+	// Plugins are those of the controller.
+	Plugins Plugins
 	// Problems are messages about the release that only the cluster shows, such as references to objects that do not exist.
 	Problems []string
 }

@@ -56,7 +56,7 @@ func newRolloutPlan(in Input) (Plan, error) {
 	if spec.ProgressDeadlineSeconds != nil {
 		deadline = time.Duration(*spec.ProgressDeadlineSeconds) * time.Second
 	}
-	out.Steps, out.Queries = shortest.steps, shortest.queries()
+	out.Steps, out.Queries, out.Plugins = shortest.steps, shortest.queries(), shortest.plugins(in.Plugins)
 	out.Duration = Duration{
 		ShortestSeconds: seconds(shortest.end.Sub(shortest.start)), PodStarts: shortest.podStarts, PodDeadlineSeconds: deadline.Seconds(),
 		Unbounded: shortest.unbounded,

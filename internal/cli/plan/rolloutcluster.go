@@ -91,7 +91,7 @@ func (w *rolloutCluster) snapshot() rollout.Snapshot {
 		s.StepPlugins = map[string]rollout.StepPlugin{}
 		for _, step := range c.Steps {
 			if step.Plugin != nil {
-				s.StepPlugins[step.Plugin.Name] = rollout.StepPlugin{}
+				s.StepPlugins[step.Plugin.Name] = w.in.Plugins.step(step.Plugin.Name)
 			}
 		}
 	}

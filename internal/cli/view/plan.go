@@ -12,7 +12,7 @@ import (
 	"github.com/serin-dev/serin/internal/cli/plan"
 )
 
-// Plan renders what a release would do: its steps, a drawing of the weights, the duration, queries, webhooks and notes.
+// Plan renders what a release would do: its steps, a drawing of the weights, the duration, queries, webhooks, plugins and notes.
 func Plan(p *plan.Plan, columns int, paint Paint) string {
 	document := printable(*p)
 	p = &document
@@ -36,6 +36,9 @@ func Plan(p *plan.Plan, columns int, paint Paint) string {
 	}
 	if len(p.Webhooks) > 0 {
 		b.WriteString("\n" + webhookTable(p))
+	}
+	if len(p.Plugins) > 0 {
+		b.WriteString("\n" + pluginTable(p))
 	}
 	for i, note := range p.Notes {
 		if i == 0 {
@@ -133,6 +136,14 @@ func webhookTable(p *plan.Plan) string {
 	rows := [][]string{{"WEBHOOK", "TYPE", "TIMES", "TIMEOUT", "RETRIES", "URL"}}
 	for _, hook := range p.Webhooks {
 		rows = append(rows, []string{hook.Name, hook.Type, strconv.Itoa(hook.Times), hook.Timeout, strconv.Itoa(hook.Retries), hook.URL})
+	}
+	return align(rows)
+}
+
+func pluginTable(p *plan.Plan) string {
+	rows := [][]string{{"PLUGIN", "KIND", "PROBLEM"}}
+	for _, used := range p.Plugins {
+		rows = append(rows, []string{used.Name, used.Kind, cmp.Or(used.Problem, "-")})
 	}
 	return align(rows)
 }
