@@ -324,9 +324,10 @@ func withRouterPlugins(serin *argov1.SerinStatus, route argov1.RouterPluginsStat
 }
 
 // awaitsRouterPlugins reports whether a Service must not select a revision yet, because a router plugin may still send it the
-// traffic of an earlier route. The stable revision serves users anyway.
+// traffic of an earlier route. The stable revision serves users anyway. A Service without available pods waits for nothing: a fix must
+// be deployable even if a plugin confirms no route.
 func awaitsRouterPlugins(f facts, service string, rs ReplicaSet) bool {
 	from := f.selectedHash(service)
-	return f.usesRouter() && f.pluginsUnconfirmed && f.hasDistinctStable() && rs.Hash != f.stable.Hash && from != "" && from != rs.Hash &&
+	return f.usesRouter() && f.pluginsUnconfirmed && f.hasDistinctStable() && rs.Hash != f.stable.Hash && from != rs.Hash && f.findReplicaSet(from).Available > 0 &&
 		f.Services[service].ManagedBy == f.Name
 }
