@@ -51,6 +51,12 @@ var Rollouts = []Mutant{
 		"\t\t\tpair.Stable = backend\n", "\t\t\tpair.Stable = map[string]any{}\n", 9,
 	},
 	{
+		"subsets of Consul with swapped revisions",
+		"I2",
+		"internal/traffic/consul/consul.go",
+		"{{canary, t.CanaryHash}, {stable, t.StableHash}}", "{{canary, t.StableHash}, {stable, t.CanaryHash}}", 146,
+	},
+	{
 		"a running analysis lets its step pass",
 		"I3",
 		"internal/rollout/step_gates.go",

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 
@@ -27,6 +28,32 @@ func (c *writtenWeights) subsetShifts(h routeWritten) []oracle.TrafficShift {
 		}
 	}
 	return moves
+}
+
+// stableSubsets is the part of I2 about subsets: the stable one does not select the new revision while it has weight, unless another
+// actor has just written that weight.
+func (c *canaryWeights) stableSubsets(h routeWritten) []oracle.WeightChange {
+	r := h.record
+	if !h.BySerin || h.Type != store.Modified || r.run == nil || r.run.stableBefore == "" || r.run.stableBefore == r.run.hash || len(c.World.Instances()) > 1 {
+		return nil
+	}
+	if r.object.Status.StableRS != r.run.stableBefore || r.object.Status.CurrentPodHash != r.run.hash {
+		return nil // it was promoted, or a user wrote the status
+	}
+	for _, kind := range actors.WeightKinds {
+		if w := c.Objects[oracle.KeyOf(kind, r.Key)]; w != nil && w.AwaitsSerin && w.ByOthers.After(c.OldestView()) {
+			continue
+		}
+		for _, s := range weightsOf(c.World.Server.Peek(kind, r.Key)) {
+			from, to := c.hashIn(r, subsetIn(h.Old, s.Subset)), c.hashIn(r, subsetIn(h.New, s.Subset))
+			if s.Subset != "" && s.Weight > 0 && !r.isCanary(s.destination) && from != to && to == r.run.hash {
+				return []oracle.WeightChange{{
+					Release: r.Name(), Problem: fmt.Sprintf("subset %s has weight %d, and selects the new revision %s", s.destination, s.Weight, to),
+				}}
+			}
+		}
+	}
+	return nil
 }
 
 // ownSubsets is the part of I8 about subsets: only the revision of the two subsets that a Rollout names may change. All other

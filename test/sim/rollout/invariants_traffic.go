@@ -143,6 +143,9 @@ type canaryWeights struct{ *ledger }
 // plannedWeights returns the facts for I2.
 func (c *canaryWeights) plannedWeights(event any) []oracle.WeightChange {
 	h, ok := event.(routeWritten)
+	if ok && slices.Contains(actors.SubsetKinds, h.Kind) {
+		return c.stableSubsets(h)
+	}
 	if !ok || !h.BySerin || !h.hasWeights() || h.Type == store.Deleted {
 		return nil
 	}
