@@ -99,9 +99,9 @@ controller.awsTargetGroupBindingAPIVersion: add -aws-target-group-binding-api-ve
 controller.albTagKeyResourceID: add -alb-tag-key-resource-id to additionalArguments
 controller.selfServiceNotification: add -self-service-notification-enabled to additionalArguments
 controller.pprofAddress: add -profiling-address to additionalArguments
-controller.metricProviderPlugins: remove it, because Serin runs no plugins
-controller.stepPlugins: remove it, because Serin runs no plugins
-controller.trafficRouterPlugins: remove it, because Serin runs no plugins; the Gateway API router is built in
+controller.metricProviderPlugins: set plugins.enabled, and create the ConfigMap argo-rollouts-config with extraDeploy, as docs/plugins.md describes
+controller.stepPlugins: set plugins.enabled, and create the ConfigMap argo-rollouts-config with extraDeploy, as docs/plugins.md describes
+controller.trafficRouterPlugins: set plugins.enabled, and create the ConfigMap argo-rollouts-config with extraDeploy, as docs/plugins.md describes; the routers of docs/rollout-routers.md are built in and need neither
 notifications: create the ConfigMap and the Secret with extraDeploy, as docs/notifications.md describes
 installCRDs: set crd.create and crd.groups
 keepCRDs: remove it, because CustomResourceDefinitions always remain when the chart is uninstalled

@@ -564,6 +564,27 @@ installCRDs: set crd.create and crd.groups`
 	}
 }
 
+// testPlugins checks that the directory of plugins is a writable volume, because the root file system is read-only.
+func testPlugins(t *testing.T) {
+	rendered, _ := render(t, "{}")
+	if volumes := findDeployment(t, rendered).Spec.Template.Spec.Volumes; len(volumes) > 0 {
+		t.Errorf("there are volumes by default: %v", volumes)
+	}
+	rendered, _ = render(t, "plugins: {enabled: true, sizeLimit: 2Gi}")
+	pod := findDeployment(t, rendered).Spec.Template.Spec
+	container := pod.Containers[0]
+	i := slices.IndexFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool {
+		return slices.Contains(container.Args, "-plugin-dir="+m.MountPath) && !m.ReadOnly
+	})
+	if i < 0 {
+		t.Fatalf("no writable volume is mounted at the directory of plugins: %v, mounts %v", container.Args, container.VolumeMounts)
+	}
+	j := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == container.VolumeMounts[i].Name })
+	if j < 0 || pod.Volumes[j].EmptyDir == nil || pod.Volumes[j].EmptyDir.SizeLimit.String() != "2Gi" {
+		t.Errorf("the volumes are %v, want an emptyDir with the size limit", pod.Volumes)
+	}
+}
+
 func TestOptionalObjectsAndFields(t *testing.T) {
 	find := func(t *testing.T, values, kind string) *unstructured.Unstructured {
 		t.Helper()
@@ -631,6 +652,7 @@ networkPolicy:
 		}
 	})
 	t.Run("dashboard", testDashboard)
+	t.Run("plugins", testPlugins)
 	t.Run("prometheus", func(t *testing.T) {
 		testPrometheus(t, "prometheus: {install: true}", "ClusterRole")
 		testPrometheus(t, "{namespace: shop, prometheus: {install: true}}", "Role")
