@@ -6,18 +6,28 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
+// evaluatingSteps are the steps that create an object which decides about them. It is never changed.
+var evaluatingSteps = map[string]argov1.CanaryStep{
+	"analysis": {Analysis: analysed}, "experiment": {Experiment: &argov1.RolloutExperimentStep{}},
+}
+
+// worldInStep returns a world whose second revision is in its only step.
+func worldInStep(t *testing.T, step argov1.CanaryStep) *world {
+	t.Helper()
+	w := newWorld(argov1.RolloutSpec{Replicas: new(int32(2)), Strategy: argov1.RolloutStrategy{Canary: &argov1.CanaryStrategy{Steps: []argov1.CanaryStep{step}}}})
+	w.settle(t)
+	w.template = "v2"
+	w.generation++
+	w.settle(t)
+	return w
+}
+
 // TestRunWithNumberedNameIsUsed: if another object has the name in the status, the run that was created under a
 // numbered name is evaluated, and is neither created nor terminated again.
 func TestRunWithNumberedNameIsUsed(t *testing.T) {
-	for name, step := range map[string]argov1.CanaryStep{
-		"analysis": {Analysis: analysed}, "experiment": {Experiment: &argov1.RolloutExperimentStep{}},
-	} {
+	for name, step := range evaluatingSteps {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(argov1.RolloutSpec{Replicas: new(int32(2)), Strategy: argov1.RolloutStrategy{Canary: &argov1.CanaryStrategy{Steps: []argov1.CanaryStep{step}}}})
-			w.settle(t)
-			w.template = "v2"
-			w.generation++
-			w.settle(t)
+			w := worldInStep(t, step)
 			for i := range w.runs {
 				w.runs[i].Name += ".1"
 			}
@@ -48,15 +58,9 @@ func TestRunWithNumberedNameIsUsed(t *testing.T) {
 // TestRecordedNameIsKept: a run or an Experiment with a numbered name may exist before the watch delivers it. Its name does not
 // change because the object with the name without a number was deleted in between: both would exist.
 func TestRecordedNameIsKept(t *testing.T) {
-	for name, step := range map[string]argov1.CanaryStep{
-		"analysis": {Analysis: analysed}, "experiment": {Experiment: &argov1.RolloutExperimentStep{}},
-	} {
+	for name, step := range evaluatingSteps {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(argov1.RolloutSpec{Replicas: new(int32(2)), Strategy: argov1.RolloutStrategy{Canary: &argov1.CanaryStrategy{Steps: []argov1.CanaryStep{step}}}})
-			w.settle(t)
-			w.template = "v2"
-			w.generation++
-			w.settle(t)
+			w := worldInStep(t, step)
 			w.runs, w.experiments = nil, nil
 			recorded := &w.status.Canary
 			if recorded.CurrentExperiment != "" {

@@ -10,7 +10,8 @@ import (
 // sectionRollouts is the anchor of the heading in docs/gates.md below which all gates of Rollouts are described.
 const sectionRollouts = "rollouts"
 
-// The gates of components outside the cluster: the router has applied the weight, and load balancers have registered the pods.
+// The gates of the weight that the router has applied, and of the pods that load balancers have registered. Both may be outside the
+// cluster, where users cannot inspect them.
 const (
 	GateRouteConfirmed = "route-confirmed"
 	GateTargets        = "targets"

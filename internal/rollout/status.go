@@ -211,8 +211,8 @@ func currentPhase(f facts, s argov1.RolloutStatus, plugins pluginPlan) (argov1.R
 	}
 }
 
-// madeProgress reports whether the release advances with this status. It does if the release starts, or if its spec was
-// invalid before: the time until then does not count against its deadline.
+// madeProgress reports whether the release advances with this status. It does if the release starts, if its spec was
+// invalid before, or if a delay ends: the time until then does not count against its deadline.
 func madeProgress(f facts, s argov1.RolloutStatus) bool {
 	wasInvalid := conditions(f.storedStatus.Conditions).find(argov1.RolloutInvalidSpec) != nil
 	return wasInvalid || f.templateOrStepsChanged() || scaleDownDelayEnds(f, s) || hasStatusProgressed(f.Status, s, f.Spec.Strategy.BlueGreen != nil)
@@ -223,9 +223,13 @@ func madeProgress(f facts, s argov1.RolloutStatus) bool {
 func scaleDownDelayEnds(f facts, s argov1.RolloutStatus) bool {
 	progress := conditions(s.Conditions).find(argov1.RolloutProgressing)
 	return progress != nil && slices.ContainsFunc(f.ReplicaSets, func(rs ReplicaSet) bool {
-		return rs.Spec > 0 && rs.Hash != f.Hash && rs.Hash != s.StableRS && rs.HasScaleDownDeadline() &&
-			!f.Now.Before(rs.ScaleDownDeadline) && rs.ScaleDownDeadline.After(progress.LastUpdateTime.Time)
+		return isRetained(f, s, rs) && !f.Now.Before(rs.ScaleDownDeadline) && rs.ScaleDownDeadline.After(progress.LastUpdateTime.Time)
 	})
+}
+
+// isRetained reports whether the pods of another revision remain until the end of their delay, or are removed at its end.
+func isRetained(f facts, s argov1.RolloutStatus, rs ReplicaSet) bool {
+	return rs.Spec > 0 && rs.Hash != f.Hash && rs.Hash != s.StableRS && rs.HasScaleDownDeadline()
 }
 
 // hasTimedOut reports whether the progress deadline of the release has passed.
@@ -236,7 +240,7 @@ func hasTimedOut(f facts, s argov1.RolloutStatus) bool {
 // progressDeadline returns the input for the progress deadline of the release.
 func progressDeadline(f facts, s argov1.RolloutStatus) ProgressDeadline {
 	delayed := slices.ContainsFunc(f.ReplicaSets, func(rs ReplicaSet) bool {
-		return f.Now.Before(rs.ScaleDownDeadline) && rs.Spec > 0 && rs.Hash != f.Hash && rs.Hash != s.StableRS
+		return isRetained(f, s, rs) && f.Now.Before(rs.ScaleDownDeadline)
 	})
 	return ProgressDeadline{Now: f.Now, Spec: f.Spec, Status: s, ScaleDownPending: delayed}
 }

@@ -57,7 +57,7 @@ func (r TrafficRoutedPods) CountsBehindRouter() ReplicaCounts {
 func (r TrafficRoutedPods) desiredScale() (weight int32, replicas *int32) {
 	switch scale := r.effectiveCanaryScale(); {
 	case scale == nil, scale.Replicas == nil && scale.Weight == nil:
-		return r.weightForPods(), nil
+		return r.weightToCarry(), nil
 	case scale.Replicas != nil:
 		return 0, scale.Replicas
 	default:
@@ -73,19 +73,19 @@ func (r TrafficRoutedPods) effectiveCanaryScale() *argov1.SetCanaryScale {
 	return CanaryScaleAt(r.Steps, r.Index)
 }
 
-// weightForPods returns the weight that the pods of the new revision must be able to carry.
-func (r TrafficRoutedPods) weightForPods() int32 {
+// weightToCarry returns the weight that the pods of the new revision must be able to carry.
+func (r TrafficRoutedPods) weightToCarry() int32 {
 	if r.DynamicStableScale && r.Aborted && !r.FullyPromoted {
-		return r.weightForPodsOfAbort()
+		return r.weightToCarryAtAbort()
 	}
 	return r.WeightForPods(r.MaxWeight)
 }
 
-// weightForPodsOfAbort returns the weight that the pods of an aborted revision must carry while the stable revision regains its
+// weightToCarryAtAbort returns the weight that the pods of an aborted revision must carry while the stable revision regains its
 // pods: the last weight of the steps that requires fewer pods than are missing in the stable revision. It decreases as
 // stable pods become available. Without abortScaleDownDelaySeconds, the pods of the new revision are removed in the same
 // steps, provided that their number may decrease; otherwise it would retain a share indefinitely.
-func (r TrafficRoutedPods) weightForPodsOfAbort() int32 {
+func (r TrafficRoutedPods) weightToCarryAtAbort() int32 {
 	missing := r.Replicas - r.StableAvailable
 	if r.AbortScaleDownDelaySeconds == nil && r.NewAvailable > r.MinPodsPerReplicaSet {
 		missing = max(missing, r.NewAvailable)

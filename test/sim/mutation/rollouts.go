@@ -108,7 +108,7 @@ var Rollouts = []Mutant{
 		"a deadline on pods that no longer exist",
 		"I9",
 		"internal/rollout/status.go",
-		"f.Now.Before(rs.ScaleDownDeadline) && rs.Spec > 0 &&", "!rs.ScaleDownDeadline.IsZero() &&", 0,
+		"return isRetained(f, s, rs) && f.Now.Before(rs.ScaleDownDeadline)", "return !rs.ScaleDownDeadline.IsZero() && rs.Hash != f.Hash && rs.Hash != s.StableRS", 0,
 	},
 	{
 		"waiting for a version that no watch delivers",
