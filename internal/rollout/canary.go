@@ -140,3 +140,14 @@ const defaultScaleDownDelaySeconds int32 = 30
 func scaleDownDelay(seconds *int32) time.Duration {
 	return time.Duration(valueOr(seconds, defaultScaleDownDelaySeconds)) * time.Second
 }
+
+// longestScaleDownDelay returns the longest delay after which a strategy removes unused pods.
+func longestScaleDownDelay(strategy argov1.RolloutStrategy) time.Duration {
+	if b := strategy.BlueGreen; b != nil {
+		return max(scaleDownDelay(b.ScaleDownDelaySeconds), scaleDownDelay(b.AbortScaleDownDelaySeconds))
+	}
+	if c := strategy.Canary; c != nil {
+		return max(scaleDownDelay(c.ScaleDownDelaySeconds), scaleDownDelay(c.AbortScaleDownDelaySeconds))
+	}
+	return 0
+}

@@ -222,6 +222,41 @@ func TestEndOfADelayIsProgress(t *testing.T) {
 	}
 }
 
+// TestADeadlineBeyondTheDelaySuspendsNothing: after a clock was set back, the scale-down deadline of pods that are needed lies a day
+// ahead, and the progress deadline of the missing pods passes all the same.
+func TestADeadlineBeyondTheDelaySuspendsNothing(t *testing.T) {
+	for name, test := range map[string]struct {
+		ahead time.Duration
+		want  argov1.RolloutPhase
+	}{
+		"within the delay": {10 * time.Second, argov1.RolloutPhaseProgressing},
+		"a day":            {24 * time.Hour, argov1.RolloutPhaseDegraded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(argov1.RolloutSpec{
+				Replicas: new(int32(2)), ProgressDeadlineSeconds: new(int32(5)),
+				Strategy: argov1.RolloutStrategy{BlueGreen: &argov1.BlueGreenStrategy{ActiveService: "active", ScaleDownDelaySeconds: new(int32(20))}},
+			})
+			w.settle(t)
+			w.deploy(t, "v2")
+			w.become = func(rs ReplicaSet) (int32, int32) {
+				if rs.Hash == "hash-v2" {
+					return rs.Spec, 0
+				}
+				return rs.Spec, rs.Spec
+			}
+			w.settle(t)
+			w.status.StableRS = "" // a Rollout that was recreated
+			w.settle(t)
+			w.replicaSet("cart-hash-v1").ScaleDownDeadline = w.now.Add(6*time.Second + test.ahead)
+			w.now = w.now.Add(6 * time.Second)
+			if w.settle(t); w.status.Phase != test.want {
+				t.Errorf("got %s (%s), want %s", w.status.Phase, w.status.Message, test.want)
+			}
+		})
+	}
+}
+
 func TestHasStatusProgressed(t *testing.T) {
 	_, old := desiredState()
 	for name, change := range map[string]func(*argov1.RolloutStatus) (moves, switches bool){

@@ -239,8 +239,9 @@ func hasTimedOut(f facts, s argov1.RolloutStatus) bool {
 
 // progressDeadline returns the input for the progress deadline of the release.
 func progressDeadline(f facts, s argov1.RolloutStatus) ProgressDeadline {
+	latest := f.Now.Add(longestScaleDownDelay(f.Spec.Strategy)) // a later deadline means that a clock was set back
 	delayed := slices.ContainsFunc(f.ReplicaSets, func(rs ReplicaSet) bool {
-		return isRetained(f, s, rs) && f.Now.Before(rs.ScaleDownDeadline)
+		return isRetained(f, s, rs) && f.Now.Before(rs.ScaleDownDeadline) && !rs.ScaleDownDeadline.After(latest)
 	})
 	return ProgressDeadline{Now: f.Now, Spec: f.Spec, Status: s, ScaleDownPending: delayed}
 }
