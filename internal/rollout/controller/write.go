@@ -24,7 +24,7 @@ type statusWriter struct {
 // write stores the decision if the status changes, or if forced, and reports whether that created a new version, whose
 // event requeues the release.
 func (w statusWriter) write(ctx context.Context, s *observation, d rollout.Decision, explanation reconciler.Explanation, forced bool) (written bool, err error) {
-	if !forced && rollout.SameStatus(withoutGates(d.Status), withoutGates(s.snapshot.Status)) {
+	if pruned := w.memory.prunesStatus(); !forced && rollout.SameStatus(decisiveStatus(d.Status, pruned), decisiveStatus(s.snapshot.Status, pruned)) {
 		return false, nil
 	}
 	status := *d.Status.DeepCopy()
@@ -73,9 +73,11 @@ func newSerinStatus(status argov1.RolloutStatus, explanation reconciler.Explanat
 	return &serin
 }
 
-func withoutGates(status argov1.RolloutStatus) argov1.RolloutStatus {
+// decisiveStatus returns the part of a status whose change requires a write: neither the gates, nor what an installed definition
+// that prunes status.serin would drop.
+func decisiveStatus(status argov1.RolloutStatus, pruned bool) argov1.RolloutStatus {
 	var serin *argov1.SerinStatus
-	if status.Serin != nil && (status.Serin.Queue != nil || status.Serin.RouterPlugins != nil) {
+	if status.Serin != nil && !pruned && (status.Serin.Queue != nil || status.Serin.RouterPlugins != nil) {
 		serin = &argov1.SerinStatus{Queue: status.Serin.Queue, RouterPlugins: status.Serin.RouterPlugins}
 	}
 	status.Serin = serin
