@@ -64,7 +64,7 @@ func (c *routerPluginRoutes) checkPods(event any) {
 	}
 	r := h.record
 	canary := r.object.Spec.Strategy.Canary
-	if canary == nil || canary.TrafficRouting == nil || canary.TrafficRouting.Plugins[routerPluginName] == nil || r.object.Spec.Replicas != nil && *r.object.Spec.Replicas == 0 {
+	if canary == nil || canary.TrafficRouting == nil || canary.TrafficRouting.Plugins[routerPluginName] == nil || c.mayHaveNoPods(r) {
 		return
 	}
 	state := c.routes[r.UID]
