@@ -166,19 +166,32 @@ func awaitPrimaryOrFail(s Snapshot, gates release.Gates, effects []release.Effec
 	}
 }
 
-// failPromotion routes all traffic to the canary: the primary has the new template and was not ready in time, so there is
-// nothing to roll back to. The promotion continues when the primary is ready (see resumePromotion); otherwise the next revision
-// repairs the primary.
+// failPromotion routes all traffic to the canary, if it still is the analyzed revision: the primary has the new template and was
+// not ready in time, so there is nothing to roll back to. The promotion continues when the primary is ready (see resumePromotion);
+// otherwise the next revision repairs the primary.
 func failPromotion(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	e := s.edit().addEffects(effects...)
-	weight := 0
+	weight := weightOfFailedPromotion(s)
 	if s.Plan.HasRouter {
-		weight = release.Total
-		e.addEffects(TrafficWeight{Canary: release.Total})
+		e.addEffects(TrafficWeight{Canary: weight})
 	}
 	e.addEvents(promotionFailedEvents(s)...)
 	e.recordUnfinishedPromotion(s.pinnedRevision(), s.Status.LastAppliedSpec)
 	return failKeepingCanary(e, weight, "Promotion failed").decision(gates)
+}
+
+// weightOfFailedPromotion is the weight of the canary after a failed promotion. A target that has another revision by now, which
+// was not analyzed, receives no more traffic than before while pods of the primary, with the analyzed revision, serve.
+func weightOfFailedPromotion(s Snapshot) int {
+	replaced := s.Workload.Target.Revision != s.pinnedRevision()
+	switch {
+	case !s.Plan.HasRouter:
+		return 0
+	case s.Plan.Strategy == Weighted && replaced && s.Workload.Primary.servingPods() > 0:
+		return s.currentWeight()
+	default:
+		return release.Total
+	}
 }
 
 // promotionFailedEvents returns the events about a failed promotion and its cause.
