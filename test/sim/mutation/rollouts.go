@@ -179,6 +179,18 @@ var Rollouts = []Mutant{
 		"s.Canary.StablePingPong = swapPingPong(s.Canary.StablePingPong)", "s.Canary.StablePingPong = argov1.Ping", 1,
 	},
 	{
+		"a deadline that does not start again after a delay",
+		"I13",
+		"internal/rollout/status.go",
+		"f.templateOrStepsChanged() || scaleDownDelayEnds(f, s) ||", "f.templateOrStepsChanged() ||", 1,
+	},
+	{
+		"a deadline during a delay",
+		"I13",
+		"internal/rollout/status.go",
+		"Status: s, ScaleDownPending: delayed}", "Status: s, ScaleDownPending: delayed && false}", 1,
+	},
+	{
 		"pauses of half their length",
 		"I14",
 		"internal/rollout/step_gates.go",

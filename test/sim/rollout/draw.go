@@ -58,6 +58,9 @@ func (k *Rollouts) addOptionalFeatures(r *Release) {
 		}},
 		{PingPong, 0.35, func(r *Release) bool { return r.Provider != actors.NoRouter && r.Provider != actors.Consul }, func(r *Release, _ *sim.Stream) { r.usePingPong() }},
 		{Subsets, 0.4, func(r *Release) bool { return istio(r) && r.pingPong() == nil }, func(r *Release, s *sim.Stream) { r.useSubsets(s.Chance(0.5)) }},
+		{LongDelays, 0.12, func(r *Release) bool { return scaleDownDelay(r.Spec.Strategy) > 0 }, func(r *Release, s *sim.Stream) {
+			r.useLongDelay(sim.Pick(s, int32(45), 150))
+		}},
 		{StepPlugins, 0.2, func(r *Release) bool { return r.Spec.Strategy.Canary != nil }, (*Release).addPluginSteps},
 		{RouterPlugins, 0.25, func(r *Release) bool {
 			return r.Spec.Strategy.Canary != nil && r.Spec.Strategy.Canary.TrafficRouting != nil
@@ -70,6 +73,18 @@ func (k *Rollouts) addOptionalFeatures(r *Release) {
 			extra.add(r, s)
 		}
 	}
+}
+
+// LongDelays is the class of releases whose unused pods are retained for longer than the progress deadline.
+const LongDelays sim.FaultClass = "long-delays"
+
+func (r *Release) useLongDelay(seconds int32) {
+	r.Spec.ProgressDeadlineSeconds = new(int32(30))
+	if b := r.Spec.Strategy.BlueGreen; b != nil {
+		b.ScaleDownDelaySeconds = new(seconds)
+		return
+	}
+	r.Spec.Strategy.Canary.ScaleDownDelaySeconds = new(seconds)
 }
 
 // drawTemplates draws the analysis templates of a run: analyses may tolerate failures, and may be inconclusive.

@@ -24,7 +24,7 @@ var Invariants = []oracle.Invariant{
 	{Number: "I10", Text: "no byte of a secret is in a status, an event, a log, or an object other than its Secret"},
 	{Number: "I11", Text: "a process requests each measurement once, none whose result was stored before the process started, and the next one no earlier than after its interval"},
 	{Number: "I12", Text: "every write names the version that it was decided on"},
-	{Number: "I13", Text: "the status is consistent: steps in order, only the newest revision becomes stable, ping-pong Services switch with it, no generation is reported that was not observed"},
+	{Number: "I13", Text: "the status is consistent: steps in order, only the newest revision becomes stable, ping-pong Services switch with it, no deadline passes during a delay, no generation is reported that was not observed"},
 	{Number: "I14", Text: "a clock change makes at most one pause and one interval due, and shortens none that begins afterwards"},
 	// Not shared: a Rollout has no finalizer, so its objects are restored after its removal; a Canary's before.
 	{Number: "I16", Text: "when a Rollout is deleted, its Services select all pods again, its route has nothing of its steps, no annotation names it as the manager, and a Deployment that no Rollout references has its replicas"},
@@ -54,7 +54,7 @@ func (l *ledger) checkers() oracle.Checkers {
 	core, weights, drained := l.Ledger, &writtenWeights{l, map[oracle.ObjectKey][]weightedDestination{}}, &drains{l, map[string]time.Time{}}
 	measured, paused, suspended := newMeasurementTimes(l), &pauses{l, map[types.UID]time.Time{}}, &knownPauses{l, map[types.UID]bool{}}
 	conflicts, aborts := &exclusiveServices{ledger: l, managers: map[string]manager{}}, &gradualAborts{l, map[types.UID]abort{}}
-	planned, promoted, requested, reported := &canaryWeights{l}, &gatedPromotions{l}, &requestedPods{l}, &statusReports{l}
+	planned, promoted, requested, reported := &canaryWeights{l}, &gatedPromotions{l}, &requestedPods{l}, &statusReports{l, map[types.UID]time.Time{}}
 	fields, idle, final := &documentedFields{l}, &idleRollouts{l}, &finalStatuses{l}
 	facts := oracle.Facts{
 		TrafficShifts: weights.trafficShifts, PlannedWeights: planned.plannedWeights, ReadyWeights: planned.readyWeights,

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/test/sim/actors"
@@ -104,7 +106,12 @@ var phases = []string{
 }
 
 // statusReports are the changes of statuses, for I13, I17, I23 and I24.
-type statusReports struct{ *ledger }
+type statusReports struct {
+	*ledger
+
+	// delayEnds are the last scale-down deadlines of ReplicaSets, which lose them with their pods.
+	delayEnds map[types.UID]time.Time
+}
 
 // statusChanges returns the facts for I13.
 func (c *statusReports) statusChanges(event any) []oracle.StatusChange {
@@ -122,6 +129,11 @@ func (c *statusReports) statusChanges(event any) []oracle.StatusChange {
 
 // statusHistory is the part of I13 about revisions, ping-pong Services, and steps.
 func (c *statusReports) statusHistory(event any) {
+	if w, ok := event.(replicaSetWritten); ok && w.before != nil {
+		if until, err := time.Parse(time.RFC3339, w.before.Annotations[argov1.ScaleDownDeadlineAnnotation]); err == nil {
+			c.delayEnds[w.before.UID] = until
+		}
+	}
 	h, ok := event.(rolloutWritten)
 	if !ok || !h.StatusReported() {
 		return
@@ -131,6 +143,41 @@ func (c *statusReports) statusHistory(event any) {
 	}
 	c.checkStepIndex(h)
 	c.checkPingPong(h)
+	c.checkDeadline(h)
+}
+
+// checkDeadline checks that the progress deadline does not pass while pods of an earlier revision are retained for their delay, nor
+// within its own length after that.
+func (c *statusReports) checkDeadline(h rolloutWritten) {
+	r := h.Record
+	if timedOut(h.Before.Status) || !timedOut(h.After.Status) || !c.followsPlan(r) {
+		return
+	}
+	length := 600 * time.Second
+	for _, spec := range c.expectedSpecs(r) {
+		if seconds := spec.ProgressDeadlineSeconds; seconds != nil {
+			length = min(length, time.Duration(*seconds)*time.Second)
+		}
+	}
+	for _, set := range c.replicaSetsOf(r) {
+		until, retained := c.delayEnds[set.UID]
+		hash := hashOf(set)
+		if !retained || hash == h.After.Status.CurrentPodHash || hash == h.After.Status.StableRS || set.Status.Replicas == 0 || !c.Clocks.Consistent(until.Add(-time.Hour)) {
+			continue
+		}
+		if lost := desiredReplicas(set) == 0 && (c.LastFault.After(until.Add(-c.Lag)) || c.Started[h.Actor].After(until)); lost {
+			continue // the end of the delay removed the deadline, and may not be in the status
+		}
+		if c.Now().Before(until.Add(length)) {
+			c.Violate("I13", r.Name(), "the progress deadline of %s has passed, although the pods of %s are retained until %s", length, set.Name, until.Format(time.TimeOnly))
+		}
+	}
+}
+
+func timedOut(s argov1.RolloutStatus) bool {
+	return slices.ContainsFunc(s.Conditions, func(c argov1.RolloutCondition) bool {
+		return c.Type == argov1.RolloutProgressing && c.Reason == "ProgressDeadlineExceeded"
+	})
 }
 
 // checkPingPong checks that ping-pong Services change their roles exactly when another revision becomes stable. If the stable
