@@ -6,11 +6,18 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/config/crd"
 	"github.com/serin-dev/serin/internal/alerting"
 	"github.com/serin-dev/serin/internal/chat"
 	"github.com/serin-dev/serin/internal/outbound"
@@ -208,5 +215,24 @@ func TestFailuresOfServices(t *testing.T) {
 	err := newServiceSender(t, "telegram", alerting.Options{Secret: secret(hanging)}).Send(ctx, failed)
 	if _, again := chat.RetryAfter(err, time.Now()); err == nil || !again || !strings.Contains(err.Error(), "too slow") {
 		t.Errorf("a server that hangs: %v, again %v", err, again)
+	}
+}
+
+func TestEveryAlertProviderTypeOfTheCRDIsServed(t *testing.T) {
+	files, err := crd.Files(flaggerv1.GroupName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var definition apiextensionsv1.CustomResourceDefinition
+	if err := yaml.Unmarshal(files["flagger.app_alertproviders.yaml"], &definition); err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, value := range definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["type"].Enum {
+		want = append(want, strings.Trim(string(value.Raw), `"`))
+	}
+	slices.Sort(want)
+	if diff := cmp.Diff(want, alerting.Types()); diff != "" || len(want) == 0 {
+		t.Errorf("types (-definition +served):\n%s", diff)
 	}
 }

@@ -18,7 +18,6 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/config/crd"
-	"github.com/serin-dev/serin/internal/alerting"
 	"github.com/serin-dev/serin/internal/metric"
 	"github.com/serin-dev/serin/internal/outbound"
 )
@@ -40,25 +39,6 @@ func TestTheLocalMetricsServiceHasAClientWithAndWithoutCredentials(t *testing.T)
 		if _, err := client.Do(t.Context(), outbound.Request{URL: own.Address, Limit: 1, Timeout: time.Minute}); err != nil || seen != want {
 			t.Errorf("%v; seen %q, want %q", err, seen, want)
 		}
-	}
-}
-
-func TestEveryAlertProviderTypeOfTheCRDIsServed(t *testing.T) {
-	files, err := crd.Files(flaggerv1.GroupName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var definition apiextensionsv1.CustomResourceDefinition
-	if err := yaml.Unmarshal(files["flagger.app_alertproviders.yaml"], &definition); err != nil {
-		t.Fatal(err)
-	}
-	var want []string
-	for _, value := range definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["type"].Enum {
-		want = append(want, strings.Trim(string(value.Raw), `"`))
-	}
-	slices.Sort(want)
-	if diff := cmp.Diff(want, alerting.Types()); diff != "" || len(want) == 0 {
-		t.Errorf("types (-definition +served):\n%s", diff)
 	}
 }
 
