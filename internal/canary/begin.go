@@ -122,7 +122,7 @@ func recordAwaitingApproval(e *statusEdit) *statusEdit {
 
 // recordRefusal records the gate of a webhook that refused, so that its event is sent once, and the time of the call.
 func recordRefusal(e *statusEdit, g *release.Gate) {
-	calledAt := metav1.NewMicroTime(g.Until.Add(-e.snapshot.Plan.Window))
+	calledAt := metav1.NewMicroTime(g.Until.Add(-e.snapshot.Plan.Interval))
 	e.serin.Asked, e.serin.Held = &calledAt, g.Name
 }
 

@@ -118,8 +118,8 @@ func runUntilIdle(t *testing.T, c *flaggerv1.Canary, command string, source *sou
 
 func checkPlan(t *testing.T, p canary.Plan) {
 	t.Helper()
-	if p.Window <= 0 || p.Threshold < 1 || p.Iterations < 0 || p.PromotionStep < 0 || p.PromotionStep > release.Total {
-		t.Fatalf("invalid plan: window %s, threshold %d, iterations %d, step back %d", p.Window, p.Threshold, p.Iterations, p.PromotionStep)
+	if p.Interval <= 0 || p.Threshold < 1 || p.Iterations < 0 || p.PromotionStep < 0 || p.PromotionStep > release.Total {
+		t.Fatalf("invalid plan: interval %s, threshold %d, iterations %d, step back %d", p.Interval, p.Threshold, p.Iterations, p.PromotionStep)
 	}
 	if p.Strategy == canary.Weighted && !p.SkipAnalysis && len(p.ValidationErrors) == 0 && (p.MaxWeight < 1 || p.MaxWeight > release.Total ||
 		p.StepWeight < 1 && (len(p.StepWeights) == 0 || slices.Min(p.StepWeights) < 1 || slices.Max(p.StepWeights) > release.Total)) {

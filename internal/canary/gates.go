@@ -112,7 +112,7 @@ func windowElapsed(s Snapshot) release.Gate {
 	if !window.open {
 		return release.NewPassingGate("window", "no window is open")
 	}
-	length := s.Plan.Window
+	length := s.Plan.Interval
 	if window.unobserved {
 		length = 0
 	}
@@ -123,8 +123,8 @@ func windowElapsed(s Snapshot) release.Gate {
 	} else {
 		g = release.NewPassingGate("window", "observed for "+length.String())
 	}
-	if s.Plan.WindowRaised {
-		g.Message += fmt.Sprintf("; the interval was raised to the minimum of %s", s.Plan.Window)
+	if s.Plan.IntervalRaised {
+		g.Message += fmt.Sprintf("; the interval was raised to the minimum of %s", s.Plan.Interval)
 	}
 	return g
 }

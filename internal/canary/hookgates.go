@@ -29,7 +29,7 @@ func hookApproves(hook flaggerv1.CanaryWebhook, phase flaggerv1.CanaryPhase, att
 			g.Events = []release.Event{{Type: release.Normal, Message: passed}}
 			return g
 		}
-		nextCall := s.clampToNow(answer.Began).Add(s.Plan.Window)
+		nextCall := s.clampToNow(answer.Began).Add(s.Plan.Interval)
 		if s.Now.Before(nextCall) {
 			g := release.NewWaitingGate(name, release.ByUser, refusalText(hook, answer))
 			g.Until, g.Answer = nextCall, &answer
@@ -50,7 +50,7 @@ func askHookAgainAt(s Snapshot, id string, from time.Time) time.Time {
 	if from.IsZero() || last.Ended.IsZero() {
 		return from
 	}
-	return release.LaterOf(from, s.clampToNow(last.Began).Add(s.Plan.Window))
+	return release.LaterOf(from, s.clampToNow(last.Began).Add(s.Plan.Interval))
 }
 
 func refusalText(hook flaggerv1.CanaryWebhook, answer release.Answer) string {
@@ -109,7 +109,7 @@ func rollbackRequestPolled(hook flaggerv1.CanaryWebhook, attempt string) gate {
 	return func(s Snapshot) release.Gate {
 		since := time.Time{}
 		if answer, ok := s.Answers.AnswerTo(hookQuery(s, hook, attempt, since)); ok && answer.Outcome != release.Yes {
-			if nextCall := s.clampToNow(answer.Began).Add(s.Plan.Window); !s.Now.Before(nextCall) {
+			if nextCall := s.clampToNow(answer.Began).Add(s.Plan.Interval); !s.Now.Before(nextCall) {
 				since = nextCall
 			}
 		}
@@ -122,7 +122,7 @@ func nextRollbackPoll(s Snapshot, attempt string) time.Time {
 	var next time.Time
 	for _, hook := range s.Plan.hooksOfType(flaggerv1.RollbackHook) {
 		answer, ok := s.Answers.AnswerTo(hookQuery(s, hook, attempt, time.Time{}))
-		if call := s.clampToNow(answer.Began).Add(s.Plan.Window); ok && answer.Outcome != release.Yes && s.Now.Before(call) && (next.IsZero() || call.Before(next)) {
+		if call := s.clampToNow(answer.Began).Add(s.Plan.Interval); ok && answer.Outcome != release.Yes && s.Now.Before(call) && (next.IsZero() || call.Before(next)) {
 			next = call
 		}
 	}
@@ -191,5 +191,5 @@ func askRefusedHooksFrom(s Snapshot) time.Time {
 	if !ok {
 		return time.Time{}
 	}
-	return s.clampToNow(asked).Add(s.Plan.Window)
+	return s.clampToNow(asked).Add(s.Plan.Interval)
 }

@@ -77,7 +77,7 @@ func NewPlan(c *flaggerv1.Canary, settings Settings) Plan {
 	if analysis == nil {
 		analysis = &flaggerv1.CanaryAnalysis{}
 	}
-	p.Window, p.WindowRaised = windowLength(analysis.Interval, settings.MinInterval)
+	p.Interval, p.IntervalRaised = analysisInterval(analysis.Interval, settings.MinInterval)
 	p.checkDurations(analysis)
 	p.Threshold = min(max(analysis.Threshold, 1), maxCount)
 	features := settings.Features(p.Provider)
@@ -115,9 +115,9 @@ func (p *Plan) checkServiceMatch(matches []flaggerv1.HTTPMatchRequest, features 
 	}
 }
 
-// windowLength returns the interval of an analysis, and whether the minimum raised it. An invalid interval is 60 s, as
+// analysisInterval returns the interval of an analysis, and whether the minimum raised it. An invalid interval is 60 s, as
 // documented.
-func windowLength(interval string, minimum time.Duration) (time.Duration, bool) {
+func analysisInterval(interval string, minimum time.Duration) (time.Duration, bool) {
 	d, err := time.ParseDuration(interval)
 	if err != nil || d <= 0 {
 		d = DefaultInterval
@@ -141,7 +141,7 @@ func (p *Plan) checkDurations(analysis *flaggerv1.CanaryAnalysis) {
 	}
 	isPositive := func(d time.Duration) bool { return d > 0 }
 	anything := func(time.Duration) bool { return true }
-	check("spec.analysis.interval", analysis.Interval, fmt.Sprintf("%ds is used", int(p.Window.Seconds())), isPositive)
+	check("spec.analysis.interval", analysis.Interval, fmt.Sprintf("%ds is used", int(p.Interval.Seconds())), isPositive)
 	for i, metric := range analysis.Metrics {
 		check(fmt.Sprintf("spec.analysis.metrics[%d].interval", i), metric.Interval, DefaultMetricInterval+" is used", anything)
 	}

@@ -45,12 +45,12 @@ type Plan struct {
 	Mirror        bool
 	Iterations    int
 
-	// Window is how long one weight or iteration is observed; WindowRaised is true if the minimum interval made it longer.
-	Window       time.Duration
-	WindowRaised bool
-	Threshold    int
-	Deadline     time.Duration
-	Drain        time.Duration
+	// Interval is how long one weight or iteration is observed; IntervalRaised is true if the minimum interval made it longer.
+	Interval       time.Duration
+	IntervalRaised bool
+	Threshold      int
+	Deadline       time.Duration
+	Drain          time.Duration
 
 	SkipAnalysis, Suspended, RevertOnDeletion bool
 	// NoAnalysis is true if the spec has no analysis, so that every revision is promoted without one.

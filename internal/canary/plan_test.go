@@ -36,12 +36,12 @@ func TestPlanDefaults(t *testing.T) {
 		get    func(canary.Plan) any
 		want   any
 	}{
-		{"interval", func(s *flaggerv1.CanarySpec) {}, func(p canary.Plan) any { return p.Window }, time.Minute},
-		{"no interval", func(s *flaggerv1.CanarySpec) { s.Analysis.Interval = "" }, func(p canary.Plan) any { return p.Window }, time.Minute},
-		{"unreadable interval", func(s *flaggerv1.CanarySpec) { s.Analysis.Interval = "1d" }, func(p canary.Plan) any { return p.Window }, time.Minute},
-		{"negative interval", func(s *flaggerv1.CanarySpec) { s.Analysis.Interval = "-1m" }, func(p canary.Plan) any { return p.Window }, time.Minute},
-		{"short interval", func(s *flaggerv1.CanarySpec) { s.Analysis.Interval = "100ms" }, func(p canary.Plan) any { return []any{p.Window, p.WindowRaised} }, []any{10 * time.Second, true}},
-		{"interval at the minimum", func(s *flaggerv1.CanarySpec) { s.Analysis.Interval = "10s" }, func(p canary.Plan) any { return []any{p.Window, p.WindowRaised} }, []any{10 * time.Second, false}},
+		{"interval", func(s *flaggerv1.CanarySpec) {}, func(p canary.Plan) any { return p.Interval }, time.Minute},
+		{"no interval", func(s *flaggerv1.CanarySpec) { s.Analysis.Interval = "" }, func(p canary.Plan) any { return p.Interval }, time.Minute},
+		{"unreadable interval", func(s *flaggerv1.CanarySpec) { s.Analysis.Interval = "1d" }, func(p canary.Plan) any { return p.Interval }, time.Minute},
+		{"negative interval", func(s *flaggerv1.CanarySpec) { s.Analysis.Interval = "-1m" }, func(p canary.Plan) any { return p.Interval }, time.Minute},
+		{"short interval", func(s *flaggerv1.CanarySpec) { s.Analysis.Interval = "100ms" }, func(p canary.Plan) any { return []any{p.Interval, p.IntervalRaised} }, []any{10 * time.Second, true}},
+		{"interval at the minimum", func(s *flaggerv1.CanarySpec) { s.Analysis.Interval = "10s" }, func(p canary.Plan) any { return []any{p.Interval, p.IntervalRaised} }, []any{10 * time.Second, false}},
 		{"no threshold", func(s *flaggerv1.CanarySpec) { s.Analysis.Threshold = 0 }, func(p canary.Plan) any { return p.Threshold }, 1},
 		{"negative threshold", func(s *flaggerv1.CanarySpec) { s.Analysis.Threshold = -3 }, func(p canary.Plan) any { return p.Threshold }, 1},
 		{"no deadline", func(s *flaggerv1.CanarySpec) {}, func(p canary.Plan) any { return p.Deadline }, 10 * time.Minute},

@@ -42,9 +42,9 @@ func TestSlowestAnswersJustPassTheThreshold(t *testing.T) {
 			}
 		case slowest.failedChecks != plan.Threshold-1:
 			t.Fatalf("%d failed checks, and the threshold is %d", slowest.failedChecks, plan.Threshold)
-		case slowest.duration < shortest.duration+time.Duration(plan.Threshold-1)*plan.Window:
+		case slowest.duration < shortest.duration+time.Duration(plan.Threshold-1)*plan.Interval:
 			t.Fatalf("%d failed checks in windows of %s, but the slowest release takes %s and the shortest %s",
-				plan.Threshold-1, plan.Window, slowest.duration, shortest.duration)
+				plan.Threshold-1, plan.Interval, slowest.duration, shortest.duration)
 		}
 	})
 }

@@ -444,8 +444,8 @@ func (h *randomRun) check(p reconciliation) {
 		case strings.HasPrefix(event.Message, "New revision detected!"):
 			h.errorAlerts, h.lastStep = 0, time.Time{}
 		case strings.HasPrefix(event.Message, "Advance ") && strings.Contains(event.Message, " canary "):
-			if !h.lastStep.IsZero() && w.now.Sub(h.lastStep) < plan.Window {
-				h.fail("a step was observed for %s of %s", w.now.Sub(h.lastStep), plan.Window)
+			if !h.lastStep.IsZero() && w.now.Sub(h.lastStep) < plan.Interval {
+				h.fail("a step was observed for %s of %s", w.now.Sub(h.lastStep), plan.Interval)
 			}
 			h.lastStep = w.now
 		case event.Alert != nil && event.Alert.Severity == release.Error && !event.Persistent:

@@ -122,7 +122,7 @@ func (s *Snapshot) currentWindow() observationWindow {
 	if window == nil {
 		return observationWindow{}
 	}
-	return observationWindow{open: true, start: window.Start.Time, unobserved: window.Unobserved, length: s.Plan.Window}
+	return observationWindow{open: true, start: window.Start.Time, unobserved: window.Unobserved, length: s.Plan.Interval}
 }
 
 // end returns the time from which the queries of the window may be sent; zero: at once.

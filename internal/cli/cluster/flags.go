@@ -140,7 +140,7 @@ func newQueue(limits release.ConcurrencyLimits, f flags, r *cachedReader) *queue
 // Then the controller has a lower minimum.
 func hasWindowBelow(object *flaggerv1.Canary, minInterval time.Duration) bool {
 	plan := canary.NewPlan(object, canary.Settings{Features: func(string) canary.Features { return canary.Features{} }})
-	if plan.Window >= minInterval {
+	if plan.Interval >= minInterval {
 		return false
 	}
 	return slices.ContainsFunc(object.Status.Serin.Gates, func(g flaggerv1.GateStatus) bool {
@@ -148,9 +148,9 @@ func hasWindowBelow(object *flaggerv1.Canary, minInterval time.Duration) bool {
 		case g.Name != "window":
 			return false
 		case g.Until != nil && object.Status.Serin.Window != nil:
-			return g.Until.Sub(object.Status.Serin.Window.Start.Time).Round(time.Second) == plan.Window.Round(time.Second)
+			return g.Until.Sub(object.Status.Serin.Window.Start.Time).Round(time.Second) == plan.Interval.Round(time.Second)
 		default:
-			return g.Message == fmt.Sprintf("observed for %s", plan.Window)
+			return g.Message == fmt.Sprintf("observed for %s", plan.Interval)
 		}
 	})
 }

@@ -29,7 +29,7 @@ func newCanaryPlan(in Input) (Plan, error) {
 	}
 	out := Plan{
 		Kind: flaggerv1.CanaryKind, Namespace: c.Namespace, Name: c.Name, Target: plan.Kind + "/" + plan.Target, Provider: plan.Provider,
-		Strategy: string(plan.Strategy), WindowSeconds: plan.Window.Seconds(), FailedChecksLimit: plan.Threshold,
+		Strategy: string(plan.Strategy), WindowSeconds: plan.Interval.Seconds(), FailedChecksLimit: plan.Threshold,
 	}
 	out.Replicas, out.ReplicasSource = in.replicas(nil)
 	start := initializedCanary(plan, out.Replicas)

@@ -151,7 +151,7 @@ var Canaries = []Mutant{
 		"gates polled as fast as they answer",
 		"I11",
 		"internal/canary/hookgates.go",
-		"nextCall := s.clampToNow(answer.Began).Add(s.Plan.Window)\n\t\tif s.Now.Before(nextCall) {\n\t\t\tg := release.NewWaitingGate(name, release.ByUser, refusalText(hook, answer))",
+		"nextCall := s.clampToNow(answer.Began).Add(s.Plan.Interval)\n\t\tif s.Now.Before(nextCall) {\n\t\t\tg := release.NewWaitingGate(name, release.ByUser, refusalText(hook, answer))",
 		"nextCall := s.clampToNow(answer.Began).Add(time.Second)\n\t\tif s.Now.Before(nextCall) {\n\t\t\tg := release.NewWaitingGate(name, release.ByUser, refusalText(hook, answer))", 2,
 	},
 	{
@@ -195,8 +195,8 @@ var Canaries = []Mutant{
 		"windows of half their length after a clock change",
 		"I14",
 		"internal/canary/gates.go",
-		"length := s.Plan.Window\n",
-		"length := s.Plan.Window / 2\n",
+		"length := s.Plan.Interval\n",
+		"length := s.Plan.Interval / 2\n",
 		0,
 	},
 	{
