@@ -34,7 +34,7 @@ func sanitizeStatus(s Snapshot) (Decision, bool) {
 	m.removeInvalidCookie(&status.PreviousSessionAffinityCookie)
 	m.limitConditions(&status.Conditions)
 
-	reopenWindow := false
+	windowInvalid := false
 	if status.Serin != nil {
 		serin := *status.Serin
 		status.Serin = &serin
@@ -48,14 +48,14 @@ func sanitizeStatus(s Snapshot) (Decision, bool) {
 		if len(serin.Run) > maxName { // it is part of the ID of every query
 			serin.Run, m.changed = "", true
 		}
-		reopenWindow = serin.Window != nil && (serin.Window.Start.IsZero() || serin.Window.Start.After(s.Now))
+		windowInvalid = serin.Window != nil && (serin.Window.Start.IsZero() || serin.Window.Start.After(s.Now))
 	}
-	if !m.changed && !reopenWindow {
+	if !m.changed && !windowInvalid {
 		return Decision{}, false
 	}
 	s.Status = status
 	e := s.editUnchanged()
-	if reopenWindow {
+	if windowInvalid {
 		e.startWindow()
 	}
 	return e.decision(nil), true

@@ -123,8 +123,8 @@ var Canaries = []Mutant{
 		"a window that began in the future",
 		"I9",
 		"internal/canary/sanitize.go",
-		"reopenWindow = serin.Window != nil && (serin.Window.Start.IsZero() || serin.Window.Start.After(s.Now))",
-		"reopenWindow = serin.Window != nil && serin.Window.Start.IsZero()",
+		"windowInvalid = serin.Window != nil && (serin.Window.Start.IsZero() || serin.Window.Start.After(s.Now))",
+		"windowInvalid = serin.Window != nil && serin.Window.Start.IsZero()",
 		0,
 	},
 	{
