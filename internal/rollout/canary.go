@@ -36,7 +36,7 @@ func decideCanaryStrategy(f facts, unreadable outcome) Decision {
 // this reconciliation sets in the router; nil: none yet.
 func replicaCounts(f facts, routed *argov1.TrafficWeights) (desired, next pods.ReplicaCounts) {
 	if f.usesRouter() {
-		desired = routedPods(f, routed).CountsBehindRouter()
+		desired = routedPodsInput(f, routed).CountsBehindRouter()
 		return desired, desired
 	}
 	l, current := f.rollingLimits(), pods.CurrentPods{New: f.new.podNumbers(), HasDistinctStable: f.hasDistinctStable()}
@@ -55,7 +55,8 @@ func replicaCounts(f facts, routed *argov1.TrafficWeights) (desired, next pods.R
 	return desired, next
 }
 
-func routedPods(f facts, routed *argov1.TrafficWeights) pods.TrafficRoutedPods {
+// routedPodsInput is the input of the arithmetic for pods behind a router. routed are as in replicaCounts.
+func routedPodsInput(f facts, routed *argov1.TrafficWeights) pods.TrafficRoutedPods {
 	c := f.Spec.Strategy.Canary
 	r := pods.TrafficRoutedPods{
 		StepProgress: f.stepProgress(), Replicas: f.replicas(), MaxWeight: f.maxWeight(), MinPodsPerReplicaSet: valueOr(c.MinPodsPerReplicaSet, 0),

@@ -120,7 +120,7 @@ func podsRetainedAfterAbort(f facts, t trafficPlan) int32 {
 	}
 	if weight := highestKnownWeight(f, t.weights, rs.Hash); weight > 0 && c.AbortScaleDownDelaySeconds == nil && serin != nil && serin.CarriedBy != nil {
 		// Until the number is recorded, the existing pods show it.
-		count = min(count, routedPods(f, t.weights).ApplyMinPods(pods.CountForWeight(weight, podsForAllTraffic(f), f.maxWeight())))
+		count = min(count, routedPodsInput(f, t.weights).ApplyMinPods(pods.CountForWeight(weight, podsForAllTraffic(f), f.maxWeight())))
 	}
 	return count
 }

@@ -160,7 +160,7 @@ func returnWeight(f facts, from ReplicaSet) int32 {
 	if from.Available == 0 || recordedCanaryWeight(f.Status) == 0 {
 		return 0
 	}
-	return routedPods(f, nil).ReturnWeight()
+	return routedPodsInput(f, nil).ReturnWeight()
 }
 
 func recordedCanaryWeight(s argov1.RolloutStatus) int32 {
