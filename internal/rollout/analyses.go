@@ -67,14 +67,14 @@ func planCanaryAnalyses(f facts) analyses {
 	index := valueOr(s.CurrentStepIndex, 0)
 	if step.Analysis != nil && len(step.Analysis.Templates) > 0 {
 		run, o := ensureAnalysisRun(f, analysisRequest{
-			kind: argov1.TypeStep, step: &index, suffix: fmt.Sprintf("-%d", index), recorded: s.Canary.CurrentStepAnalysisRunStatus,
+			kind: argov1.TypeStep, step: &index, suffix: fmt.Sprintf("-%d", index), recordedRun: s.Canary.CurrentStepAnalysisRunStatus,
 			analysis: *step.Analysis, deferred: len(s.PauseConditions) > 0,
 		})
 		a.step, a.outcome = run, joinOutcomes(a.outcome, o)
 	}
 	if c.Analysis != nil && len(c.Analysis.Templates) > 0 && isBackgroundAnalysisDue(f, *c.Analysis) {
 		run, o := ensureAnalysisRun(f, analysisRequest{
-			kind: argov1.TypeBackground, recorded: s.Canary.CurrentBackgroundAnalysisRunStatus, analysis: c.Analysis.RolloutAnalysis,
+			kind: argov1.TypeBackground, recordedRun: s.Canary.CurrentBackgroundAnalysisRunStatus, analysis: c.Analysis.RolloutAnalysis,
 		})
 		a.background, a.outcome = run, joinOutcomes(a.outcome, o)
 	}
@@ -98,13 +98,13 @@ func planBlueGreenAnalyses(f facts) analyses {
 	}
 	if b.PrePromotionAnalysis != nil && active != f.Hash && active != "" && previewReachable(f) {
 		run, o := ensureAnalysisRun(f, analysisRequest{
-			kind: argov1.TypePrePromotion, suffix: "-pre", recorded: s.PrePromotionAnalysisRunStatus, analysis: *b.PrePromotionAnalysis,
+			kind: argov1.TypePrePromotion, suffix: "-pre", recordedRun: s.PrePromotionAnalysisRunStatus, analysis: *b.PrePromotionAnalysis,
 		})
 		a.pre, a.outcome = run, joinOutcomes(a.outcome, o)
 	}
 	if b.PostPromotionAnalysis != nil && active == f.Hash && hasAllPods(f, f.new) && !f.routerUnconfirmed() {
 		run, o := ensureAnalysisRun(f, analysisRequest{
-			kind: argov1.TypePostPromotion, suffix: "-post", recorded: s.PostPromotionAnalysisRunStatus, analysis: *b.PostPromotionAnalysis,
+			kind: argov1.TypePostPromotion, suffix: "-post", recordedRun: s.PostPromotionAnalysisRunStatus, analysis: *b.PostPromotionAnalysis,
 		})
 		a.post, a.outcome = run, joinOutcomes(a.outcome, o)
 	}
@@ -130,11 +130,11 @@ func isBackgroundAnalysisDue(f facts, analysis argov1.RolloutAnalysisBackground)
 
 // analysisRequest is an AnalysisRun that a release needs now.
 type analysisRequest struct {
-	kind     string
-	step     *int32
-	suffix   string
-	recorded *argov1.RolloutAnalysisRunStatus
-	analysis argov1.RolloutAnalysis
+	kind        string
+	step        *int32
+	suffix      string
+	recordedRun *argov1.RolloutAnalysisRunStatus
+	analysis    argov1.RolloutAnalysis
 	// deferred is true if the AnalysisRun must not be created yet.
 	deferred bool
 }
@@ -143,8 +143,8 @@ type analysisRequest struct {
 // created for this purpose but not recorded in the status.
 func ensureAnalysisRun(f facts, r analysisRequest) (*RunResult, outcome) {
 	var current *AnalysisRun
-	if r.recorded != nil {
-		current = findAnalysisRun(f, r.recorded.Name)
+	if r.recordedRun != nil {
+		current = findAnalysisRun(f, r.recordedRun.Name)
 	}
 	if current != nil && (current.Deleting || current.Step != nil && r.step != nil && *current.Step != *r.step) {
 		current = nil
@@ -178,14 +178,14 @@ func ensureAnalysisRun(f facts, r analysisRequest) (*RunResult, outcome) {
 // The run may exist already: the watch may not have delivered it. Its name therefore does not change because a run with a lower
 // number was deleted.
 func recordedRunName(f facts, r analysisRequest) string {
-	if r.recorded == nil || findAnalysisRun(f, r.recorded.Name) != nil {
+	if r.recordedRun == nil || findAnalysisRun(f, r.recordedRun.Name) != nil {
 		return ""
 	}
-	number, named := parseRunName(f, r.recorded.Name, r.suffix)
+	number, named := parseRunName(f, r.recordedRun.Name, r.suffix)
 	if !named || number.revision != f.new.Revision {
 		return ""
 	}
-	return r.recorded.Name
+	return r.recordedRun.Name
 }
 
 // findStartedRun returns an incomplete run that was created for the purpose of a request; nil: there is none. Its revision may be
@@ -193,13 +193,13 @@ func recordedRunName(f facts, r analysisRequest) string {
 // is of an earlier release, and one with a lower number than the recorded name was terminated when that name was chosen. The
 // list of runs may not show yet that these were terminated.
 func findStartedRun(f facts, r analysisRequest) *AnalysisRun {
-	var recorded runNumber
-	if r.recorded != nil && r.recorded.Status == "" {
-		recorded, _ = parseRunName(f, r.recorded.Name, r.suffix)
+	var recordedNumber runNumber
+	if r.recordedRun != nil && r.recordedRun.Status == "" {
+		recordedNumber, _ = parseRunName(f, r.recordedRun.Name, r.suffix)
 	}
 	lowest := runNumber{revision: f.new.Revision}
-	if lowest.isLess(recorded) {
-		lowest = recorded
+	if lowest.isLess(recordedNumber) {
+		lowest = recordedNumber
 	}
 	for i := range f.AnalysisRuns {
 		run := &f.AnalysisRuns[i]

@@ -169,7 +169,7 @@ func TestAStartedRunIsUsed(t *testing.T) {
 			}
 			run.Type = request.kind
 			if test.recorded != "" {
-				request.recorded = &argov1.RolloutAnalysisRunStatus{Name: test.recorded}
+				request.recordedRun = &argov1.RolloutAnalysisRunStatus{Name: test.recorded}
 			}
 			f := facts{Snapshot: Snapshot{Name: "cart", Hash: "hash", AnalysisRuns: []AnalysisRun{run}}}
 			f.new.Revision = 3

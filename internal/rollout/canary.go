@@ -63,12 +63,12 @@ func routedPodsInput(f facts, routed *argov1.TrafficWeights) pods.TrafficRoutedP
 		DynamicStableScale: c.DynamicStableScale, AbortScaleDownDelaySeconds: c.AbortScaleDownDelaySeconds,
 		NewAvailable: f.new.Available, StableAvailable: f.stable.Available, PodsForAllTraffic: podsForAllTraffic(f),
 	}
-	recorded := func(hash string) int32 { return highestKnownWeight(f, routed, hash) }
+	knownWeightOf := func(hash string) int32 { return highestKnownWeight(f, routed, hash) }
 	if returns, previous := returnsToStable(f); returns {
 		r.NewAvailable = f.findReplicaSet(previous).Available
-		r.RecordedWeights = &pods.Weights{Canary: recorded(previous), Stable: recorded(f.Hash)}
+		r.RecordedWeights = &pods.Weights{Canary: knownWeightOf(previous), Stable: knownWeightOf(f.Hash)}
 	} else if w := f.Status.Canary.Weights; w != nil && (w.Canary.PodTemplateHash == f.stable.Hash || w.Stable.PodTemplateHash == f.stable.Hash) {
-		r.RecordedWeights = &pods.Weights{Canary: recorded(f.Hash), Stable: recorded(f.stable.Hash)}
+		r.RecordedWeights = &pods.Weights{Canary: knownWeightOf(f.Hash), Stable: knownWeightOf(f.stable.Hash)}
 	}
 	return r
 }

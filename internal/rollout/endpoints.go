@@ -82,11 +82,11 @@ func limitToEndpoints(f facts, desired trafficSplit) (split trafficSplit, gates 
 	if gate.Verdict == release.Pass {
 		return desired, release.Gates{gate}, nil
 	}
-	limited, recorded := desired, int32(0)
+	limited, recordedWeight := desired, int32(0)
 	if w := f.Status.Canary.Weights; w != nil && w.Canary.PodTemplateHash == desired.canary {
-		recorded = w.Canary.Weight
+		recordedWeight = w.Canary.Weight
 	}
-	limited.weight, limited.onlyExistingRoutes = min(desired.weight, recorded), true
+	limited.weight, limited.onlyExistingRoutes = min(desired.weight, recordedWeight), true
 	limitedHeaders, limitedMirrors := routesForSplit(f, limited)
 	if limited.weight == desired.weight && len(limitedHeaders) == len(headers) && len(limitedMirrors) == len(mirrors) {
 		return desired, nil, nil
@@ -98,13 +98,13 @@ func limitToEndpoints(f facts, desired trafficSplit) (split trafficSplit, gates 
 // stable Service publishes all of its pods; nil: no traffic is to move. With pingPongServices, the Service that has the
 // traffic has usually become the stable one by then.
 func stableEndpointsGate(f facts, desired trafficSplit) *release.Gate {
-	recorded := f.Status.Canary.Weights
+	recordedWeights := f.Status.Canary.Weights
 	if !isPromoted(f.Status) || f.stable.Available == 0 ||
-		recorded == nil || recorded.Canary.Weight <= desired.weight || recorded.Canary.PodTemplateHash != f.stable.Hash {
+		recordedWeights == nil || recordedWeights.Canary.Weight <= desired.weight || recordedWeights.Canary.PodTemplateHash != f.stable.Hash {
 		return nil
 	}
 	canary, stable := currentRouteServices(f)
-	if f.Spec.Strategy.Canary.PingPong != nil && recorded.Canary.ServiceName != canary {
+	if f.Spec.Strategy.Canary.PingPong != nil && recordedWeights.Canary.ServiceName != canary {
 		return nil
 	}
 	gate := stableEndpointsPublished(f, stable)

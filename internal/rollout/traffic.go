@@ -36,8 +36,8 @@ type trafficPlan struct {
 // planTraffic decides about the weights in the router and in the status. Pods are removed only after their traffic.
 func planTraffic(f facts) trafficPlan {
 	var t trafficPlan
-	recorded := f.Status.Canary.Weights
-	if f.Router.HasStaleRouters || !f.usesRouter() && recorded != nil {
+	recordedWeights := f.Status.Canary.Weights
+	if f.Router.HasStaleRouters || !f.usesRouter() && recordedWeights != nil {
 		t.trafficEffects = append(t.trafficEffects, RouteRestored{RemoveCreated: isPromoted(f.Status)})
 	}
 	if !f.usesRouter() || !f.stable.exists() {
@@ -58,19 +58,19 @@ func planTraffic(f facts) trafficPlan {
 	desired, gates, unpublished := limitToEndpoints(f, desired)
 	t.gates, t.canaryEndpointsGate = append(t.gates, gates...), unpublished
 	weights := weightsForSplit(f, desired)
-	returned := recorded != nil && recorded.Canary.Weight == 0 && desired.weight == 0 && (f.Status.Abort || isPromoted(f.Status))
+	returned := recordedWeights != nil && recordedWeights.Canary.Weight == 0 && desired.weight == 0 && (f.Status.Abort || isPromoted(f.Status))
 	if shortfall := stableShortfall(f, desired.weight); shortfall != "" && !returned {
 		t.shortfall = shortfall
 		t.gates = append(t.gates, release.NewWaitingGate("stable-capacity", release.ByCluster, shortfall))
-		if recorded == nil || recorded.Canary.Weight > 0 && !f.findReplicaSet(recorded.Canary.PodTemplateHash).exists() {
+		if recordedWeights == nil || recordedWeights.Canary.Weight > 0 && !f.findReplicaSet(recordedWeights.Canary.PodTemplateHash).exists() {
 			return t // the recorded weight belongs to a revision that no longer exists: the route is unchanged
 		}
-		weights = reduceRecordedWeight(f, *recorded.DeepCopy(), desired)
+		weights = reduceRecordedWeight(f, *recordedWeights.DeepCopy(), desired)
 	}
 	if gate := stableEndpointsGate(f, desired); gate != nil {
 		t.gates = append(t.gates, *gate)
 		if gate.Verdict != release.Pass {
-			weights = *recorded.DeepCopy()
+			weights = *recordedWeights.DeepCopy()
 		}
 	}
 	if weights.Canary.PodTemplateHash != desired.canary {
@@ -147,9 +147,9 @@ func splitBeforePods(f facts, t trafficSplit, missing string) trafficSplit {
 	if f.Status.Canary.Weights == nil && f.Router.HasCanaryWeight {
 		return t // the revision has a weight that was not recorded
 	}
-	if recorded := highestKnownWeight(f, nil, f.Hash); recorded < t.weight {
+	if recordedWeight := highestKnownWeight(f, nil, f.Hash); recordedWeight < t.weight {
 		t.weightRequirement = fmt.Sprintf("weight %d waits for pods: %s", t.weight, missing)
-		t.weight = recorded
+		t.weight = recordedWeight
 	}
 	return t
 }
@@ -189,7 +189,7 @@ func weightCarriedByStable(f facts) int32 {
 // stableShortfall returns the reason why the stable revision cannot carry the rest of a weight; empty: it can, or no
 // other revision could.
 func stableShortfall(f facts, weight int32) string {
-	maxWeight, recorded := f.maxWeight(), recordedCanaryWeight(f.Status)
+	maxWeight, recordedWeight := f.maxWeight(), recordedCanaryWeight(f.Status)
 	if maxWeight <= 0 {
 		return ""
 	}
@@ -198,7 +198,7 @@ func stableShortfall(f facts, weight int32) string {
 		needed = max(needed, 1) // even the smallest share requires a pod
 	}
 	threshold, stable := f.Spec.Strategy.Canary.ReplicaProgressThreshold, f.stable
-	decreases := weight < recorded
+	decreases := weight < recordedWeight
 	switch {
 	case stable.Available >= needed:
 		return ""
@@ -269,8 +269,8 @@ func stableDestination(f facts) string {
 // routedStableHash returns the revision that receives the stable weight now: the recorded one, or the one that the route
 // names if the status was lost, because the Rollout was deleted without its ReplicaSets and created again.
 func routedStableHash(f facts) string {
-	if recorded := f.Status.Canary.Weights; recorded != nil {
-		return recorded.Stable.PodTemplateHash
+	if recordedWeights := f.Status.Canary.Weights; recordedWeights != nil {
+		return recordedWeights.Stable.PodTemplateHash
 	}
 	return f.Router.StableHash
 }
@@ -296,17 +296,17 @@ func RouteServices(c argov1.CanaryStrategy, stableService argov1.PingPongType, a
 // weightsBeforeSwitch returns weights that the router must have before the hashes are switched, because the recorded
 // weight would otherwise lead to a revision without pods; nil: none.
 func weightsBeforeSwitch(f facts, weights argov1.TrafficWeights) *argov1.TrafficWeights {
-	recorded := f.Status.Canary.Weights
+	recordedWeights := f.Status.Canary.Weights
 	if recordedCanaryWeight(f.Status) == 0 && f.Router.HasCanaryWeight {
 		// The revision that has the weight was not recorded: it is the stable one until the router is given other weights.
-		recorded = weights.DeepCopy()
-		recorded.Canary.PodTemplateHash = f.stable.Hash
+		recordedWeights = weights.DeepCopy()
+		recordedWeights.Canary.PodTemplateHash = f.stable.Hash
 	}
-	if recorded == nil || f.new.Available > 0 || recorded.Canary.Weight <= weights.Canary.Weight && !f.Router.HasCanaryWeight ||
-		recorded.Canary.PodTemplateHash == weights.Canary.PodTemplateHash {
+	if recordedWeights == nil || f.new.Available > 0 || recordedWeights.Canary.Weight <= weights.Canary.Weight && !f.Router.HasCanaryWeight ||
+		recordedWeights.Canary.PodTemplateHash == weights.Canary.PodTemplateHash {
 		return nil
 	}
-	first := recorded.DeepCopy()
+	first := recordedWeights.DeepCopy()
 	first.Canary.Weight, first.Additional, first.Verified = weights.Canary.Weight, nil, nil
 	first.Stable = weights.Stable // the previous stable revision may not exist anymore
 	first.Stable.Weight = stableWeight(f, *first)
@@ -338,8 +338,8 @@ func routesForSplit(f facts, t trafficSplit) (headers []argov1.SetHeaderRoute, m
 // isCanaryDrained reports whether the new revision had no traffic before, and only the stable revision has pods that
 // could be busy.
 func isCanaryDrained(f facts) bool {
-	recorded := f.Status.Canary.Weights
-	return recorded != nil && recorded.Canary.Weight == 0 && !slices.ContainsFunc(f.ReplicaSets, func(rs ReplicaSet) bool {
+	recordedWeights := f.Status.Canary.Weights
+	return recordedWeights != nil && recordedWeights.Canary.Weight == 0 && !slices.ContainsFunc(f.ReplicaSets, func(rs ReplicaSet) bool {
 		return rs.Hash != f.Status.StableRS && (rs.Spec > 0 || rs.Replicas > 0)
 	})
 }
@@ -374,20 +374,20 @@ func managedRoutes(steps []argov1.CanaryStep, index *int32) (headers []argov1.Se
 // confirmWeights adds the recorded weights, the gate of a router that has not applied them yet, and the event about new
 // weights.
 func confirmWeights(f facts, t trafficPlan) trafficPlan {
-	previous, recorded := f.Status.Canary.Weights, *t.weights
-	recorded.Verified = nil
+	previous, recordedWeights := f.Status.Canary.Weights, *t.weights
+	recordedWeights.Verified = nil
 	unchanged := previous != nil
 	if unchanged {
 		before := *previous
 		before.Verified = nil
-		unchanged = equality.Semantic.DeepEqual(before, recorded)
+		unchanged = equality.Semantic.DeepEqual(before, recordedWeights)
 	}
-	recorded.Verified = f.Router.Confirmed
+	recordedWeights.Verified = f.Router.Confirmed
 	if !unchanged && f.Router.Confirmed != nil {
-		recorded.Verified = new(false)
+		recordedWeights.Verified = new(false)
 	}
-	t.recordedWeights = &recorded
-	if recorded.Verified != nil && !*recorded.Verified {
+	t.recordedWeights = &recordedWeights
+	if recordedWeights.Verified != nil && !*recordedWeights.Verified {
 		reason := f.Router.UnconfirmedReason
 		if !unchanged {
 			reason = "" // the reason concerns the previous weights
@@ -395,7 +395,7 @@ func confirmWeights(f facts, t trafficPlan) trafficPlan {
 		gate := awaitRouter(f, release.NewWaitingGate(GateRouteConfirmed, release.ByCluster, textWeightNotApplied), reason)
 		t.gates, t.routerGate = append(t.gates, gate), &gate
 	}
-	recorded.Verified = t.plugins.verified(recorded.Verified, previous, unchanged)
+	recordedWeights.Verified = t.plugins.verified(recordedWeights.Verified, previous, unchanged)
 	t = t.withRouterPlugins()
 	if text := weightsUpdatedText(previous, *t.weights); text != "" {
 		t.events = append(t.events, release.Event{Type: release.Normal, Reason: "TrafficWeightUpdated", Message: text, InStatus: true})

@@ -148,23 +148,23 @@ func timeOf(t *metav1.MicroTime) time.Time {
 // analysisRunOfGate returns the name of the AnalysisRun that a gate evaluates; empty: none. For an abort, it is the run that
 // caused it.
 func analysisRunOfGate(gate string, s Snapshot) string {
-	var recorded *argov1.RolloutAnalysisRunStatus
+	var recordedRun *argov1.RolloutAnalysisRunStatus
 	switch gate {
 	case "analysis":
-		recorded = s.Status.Canary.CurrentStepAnalysisRunStatus
+		recordedRun = s.Status.Canary.CurrentStepAnalysisRunStatus
 	case "background":
-		recorded = s.Status.Canary.CurrentBackgroundAnalysisRunStatus
+		recordedRun = s.Status.Canary.CurrentBackgroundAnalysisRunStatus
 	case "pre-promotion":
-		recorded = s.Status.BlueGreen.PrePromotionAnalysisRunStatus
+		recordedRun = s.Status.BlueGreen.PrePromotionAnalysisRunStatus
 	case "post-promotion":
-		recorded = s.Status.BlueGreen.PostPromotionAnalysisRunStatus
+		recordedRun = s.Status.BlueGreen.PostPromotionAnalysisRunStatus
 	case "aborted":
 		return newestFailedRun(s)
 	}
-	if recorded == nil {
+	if recordedRun == nil {
 		return ""
 	}
-	return recorded.Name
+	return recordedRun.Name
 }
 
 // newestFailedRun returns the newest failed AnalysisRun of the new revision.

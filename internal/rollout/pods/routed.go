@@ -41,13 +41,13 @@ func (r TrafficRoutedPods) CountsBehindRouter() ReplicaCounts {
 	if !r.DynamicStableScale {
 		return ReplicaCounts{Canary: canary, Stable: r.Replicas}
 	}
-	recorded := Weights{Stable: r.MaxWeight} // without a record, the stable revision still has all traffic
+	recordedWeights := Weights{Stable: r.MaxWeight} // without a record, the stable revision still has all traffic
 	if r.RecordedWeights != nil {
-		recorded = *r.RecordedWeights
+		recordedWeights = *r.RecordedWeights
 	}
-	stable := max(CountForWeight(r.MaxWeight-weight, r.Replicas, r.MaxWeight), CountForWeight(recorded.Stable, r.Replicas, r.MaxWeight))
+	stable := max(CountForWeight(r.MaxWeight-weight, r.Replicas, r.MaxWeight), CountForWeight(recordedWeights.Stable, r.Replicas, r.MaxWeight))
 	if r.Aborted && !r.FullyPromoted && replicas == nil { // only the pods that its remaining weight requires
-		canary = CountForWeight(recorded.Canary, r.PodsForAllTraffic, r.MaxWeight)
+		canary = CountForWeight(recordedWeights.Canary, r.PodsForAllTraffic, r.MaxWeight)
 	}
 	return ReplicaCounts{Canary: r.ApplyMinPods(canary), Stable: r.ApplyMinPods(stable)}
 }
