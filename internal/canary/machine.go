@@ -11,7 +11,7 @@ func Next(s Snapshot) Decision {
 	if s.OtherController.Acts() {
 		return decideWithOtherController(s)
 	}
-	return completeDecision(s, decide(s))
+	return fillInDecision(s, decide(s))
 }
 
 // decideWithOtherController decides while there is evidence that another controller acts on this Canary. Nothing is started,
@@ -28,12 +28,12 @@ func decideWithOtherController(s Snapshot) Decision {
 	if !ok {
 		return yieldToOtherController(s)
 	}
-	return withOtherController(s, completeDecision(alone, d))
+	return withOtherController(s, fillInDecision(alone, d))
 }
 
-// completeDecision records and reports what applies to a decision of every phase: workloads that are not ready, services that do
+// fillInDecision records and reports what applies to a decision of every phase: workloads that are not ready, services that do
 // not respond, settings that the user should correct, the history of releases, and the conditions for generic tools.
-func completeDecision(s Snapshot, d Decision) Decision {
+func fillInDecision(s Snapshot, d Decision) Decision {
 	return withReadyConditions(s, withHistory(s, withNotices(s, withUnansweredCondition(s, withUnreadiness(s, d)))))
 }
 

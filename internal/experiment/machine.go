@@ -23,7 +23,7 @@ func Next(s Snapshot) Decision {
 	status := withoutInvalidSpec(*s.Status.DeepCopy())
 	status, templates := decideTemplates(f, status)
 	status, analyses := decideAnalyses(f, status)
-	status, completion := completeStatus(f, status)
+	status, completion := fillInStatus(f, status)
 	status.Conditions, _ = withCondition(status.Conditions, progressingCondition(s.Name, status), s.Now)
 	return newDecision(status, templates, analyses, completion)
 }
@@ -126,8 +126,8 @@ func newEvent(kind release.EventType, reason, message string) release.Event {
 	return release.Event{Type: kind, Reason: reason, Message: message}
 }
 
-// completeStatus returns the status with the phase of the Experiment.
-func completeStatus(f facts, status argov1.ExperimentStatus) (argov1.ExperimentStatus, outcome) {
+// fillInStatus returns the status with the phase of the Experiment.
+func fillInStatus(f facts, status argov1.ExperimentStatus) (argov1.ExperimentStatus, outcome) {
 	before := status.Phase
 	if before.Completed() {
 		return status, outcome{}

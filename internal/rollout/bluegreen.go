@@ -19,20 +19,20 @@ func decideBlueGreenStrategy(f facts, unreadable outcome) Decision {
 	status := countPods(f)
 	switch {
 	case f.templateOrStepsChanged():
-		return completeDecision(f, startRelease(f, recordSelectors(f, status, preview.hash, active)), stepInputs{}, upkeep)
+		return fillInDecision(f, startRelease(f, recordSelectors(f, status, preview.hash, active)), stepInputs{}, upkeep)
 	case f.replicasChanged():
-		return completeDecision(f, transition{status: recordSelectors(f, status, preview.hash, active)}, stepInputs{}, upkeep, scaleForBlueGreenStrategy(f))
+		return fillInDecision(f, transition{status: recordSelectors(f, status, preview.hash, active)}, stepInputs{}, upkeep, scaleForBlueGreenStrategy(f))
 	}
 	restart := planRestart(f)
 	status.RestartedAt = restart.restartedAt
 	if restart.evictsPods {
-		return completeDecision(f, transition{status: recordSelectors(f, status, preview.hash, active)}, stepInputs{}, upkeep, restart.outcome)
+		return fillInDecision(f, transition{status: recordSelectors(f, status, preview.hash, active)}, stepInputs{}, upkeep, restart.outcome)
 	}
 	deletion, deleted := deleteOldReplicaSets(f)
 	runs := planAnalyses(f, deleted)
 	activation := planSwitch(f, runs)
 	status = recordSelectors(f, pauseBeforeSwitch(f, runs, status), preview.hash, activation.hash)
-	return completeDecision(f, advanceBlueGreenStrategy(f, runs, status), stepInputs{runs: runs},
+	return fillInDecision(f, advanceBlueGreenStrategy(f, runs, status), stepInputs{runs: runs},
 		upkeep, restart.outcome, scaleForBlueGreenStrategy(f), awaitTargets(f), deletion, runs.outcome, activation.outcome, setEphemeralMetadata(f))
 }
 

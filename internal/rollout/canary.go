@@ -14,21 +14,21 @@ func decideCanaryStrategy(f facts, unreadable outcome) Decision {
 	status := countPods(f)
 	switch {
 	case f.templateOrStepsChanged():
-		return completeDecision(f, startRelease(f, status), stepInputs{}, upkeep)
+		return fillInDecision(f, startRelease(f, status), stepInputs{}, upkeep)
 	case f.replicasChanged():
-		return completeDecision(f, transition{status: status}, stepInputs{}, upkeep, scaleForCanaryStrategy(f, trafficPlan{}))
+		return fillInDecision(f, transition{status: status}, stepInputs{}, upkeep, scaleForCanaryStrategy(f, trafficPlan{}))
 	}
 	restart := planRestart(f)
 	status.RestartedAt = restart.restartedAt
 	if restart.evictsPods {
-		return completeDecision(f, transition{status: status}, stepInputs{}, upkeep, restart.outcome)
+		return fillInDecision(f, transition{status: status}, stepInputs{}, upkeep, restart.outcome)
 	}
 	deletion, deleted := deleteOldReplicaSets(f)
 	route := planTraffic(f)
 	f = f.withRouterPlugins(route.plugins)
 	runs := planAnalyses(f, deleted)
 	in := stepInputs{route, runs, planStepPlugins(f)}
-	return completeDecision(f, advanceCanaryStrategy(f, in, route.recordWeights(f, status)), in,
+	return fillInDecision(f, advanceCanaryStrategy(f, in, route.recordWeights(f, status)), in,
 		upkeep, restart.outcome, setEphemeralMetadata(f), deletion, planCanaryServices(f), route.outcome, runs.outcome, scaleForCanaryStrategy(f, route))
 }
 

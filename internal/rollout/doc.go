@@ -11,7 +11,7 @@
 //	planStepPlugins         the call of a step plugin, and its recorded answers          plugins.go
 //	scaleForCanaryStrategy  the number of pods of each ReplicaSet                        scale.go, package pods
 //	advanceCanaryStrategy   abort, pauses, promotion or the next step                    advance.go, step_gates.go
-//	completeDecision        the rest of the status, and the gates in order               status.go, conditions.go, gates.go
+//	fillInDecision          the rest of the status, and the gates in order               status.go, conditions.go, gates.go
 //
 // A blue-green release has planSwitch in place of planTraffic, and functions for its strategy (bluegreen.go). In addition to its value, a stage returns
 // an outcome: its effects, gates and events.
@@ -43,7 +43,7 @@
 // rollout/controller/apply.go: test/borders fails without it. MergeStatusChanges (mergestatus.go) if it may share a status
 // write with others, and world_test.go; the cluster of serin plan (internal/cli/plan) if decisions depend on its result.
 //
-// A condition: its type in api/argoproj/v1alpha1/status.go, completeConditions (status.go) or the constructor in
+// A condition: its type in api/argoproj/v1alpha1/status.go, fillInConditions (status.go) or the constructor in
 // conditions.go, and PhaseOf (phase.go) if it changes the phase. Texts that Argo Rollouts writes are constants.
 //
 // A kind of step: api/argoproj/v1alpha1/steps.go and make generate; EvaluateStepGates, DescribeStep (step.go),

@@ -153,9 +153,9 @@ func swapPingPong(stable argov1.PingPongType) argov1.PingPongType {
 	return argov1.Ping
 }
 
-// completeStatus completes the status of a reconciliation: conditions, phase and duration, with the events about their
+// fillInStatus fills in the status of a reconciliation: conditions, phase and duration, with the events about their
 // changes.
-func completeStatus(f facts, t transition, plugins pluginPlan) transition {
+func fillInStatus(f facts, t transition, plugins pluginPlan) transition {
 	if !f.usesRouter() {
 		t.status.Canary.Weights = nil
 	}
@@ -183,7 +183,7 @@ func completeStatus(f facts, t transition, plugins pluginPlan) transition {
 		s.PauseConditions = nil
 	}
 	t.status = s
-	t = completeConditions(f, t)
+	t = fillInConditions(f, t)
 	t.status.ObservedGeneration = f.observedGeneration()
 	t.status.Phase, t.status.Message = currentPhase(f, t.status, plugins)
 	t.status = recordDuration(f, t.status)
@@ -261,7 +261,7 @@ func abortAfterDeadline(f facts, t transition) transition {
 	return t.withEvent(release.Warning, reasonAborted, t.abortCause)
 }
 
-func completeConditions(f facts, t transition) transition {
+func fillInConditions(f facts, t transition) transition {
 	s := t.status
 	all := conditions(s.Conditions).withoutCondition(argov1.RolloutInvalidSpec)
 	if all.find(argov1.RolloutProgressing) == nil {
@@ -272,7 +272,7 @@ func completeConditions(f facts, t transition) transition {
 	wasIncomplete := before != nil && before.Status == corev1.ConditionFalse
 	isComplete := isInDesiredState(f.Spec, s, f.observedGeneration())
 	all = all.withCondition(availableCondition(hasMinimumAvailability(f, s)), f.Now)
-	all, t = completeProgress(f, t, all, isComplete)
+	all, t = fillInProgress(f, t, all, isComplete)
 	all = all.withCondition(completedCondition(isPromoted(s)), f.Now)
 	if all.find(argov1.RolloutCompleted).Status == corev1.ConditionFalse && !wasIncomplete {
 		t = t.withEvent(release.Normal, "RolloutNotCompleted", fmt.Sprintf("Rollout not completed, started update to revision %d (%s)", f.new.Revision, f.Hash))
@@ -307,8 +307,8 @@ func withReplicaFailure(f facts, all conditions) conditions {
 	return all.withCondition(argov1.RolloutCondition{Type: argov1.RolloutReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate", Message: failure}, f.Now)
 }
 
-// completeProgress sets the condition Progressing: the first case that applies.
-func completeProgress(f facts, t transition, all conditions, isComplete bool) (conditions, transition) {
+// fillInProgress sets the condition Progressing: the first case that applies.
+func fillInProgress(f facts, t transition, all conditions, isComplete bool) (conditions, transition) {
 	s, subject := t.status, progressSubject(f.Name, f.new.Name)
 	lostPods := !isComplete && isInDesiredState(f.Spec, f.Status, f.Status.ObservedGeneration)
 	isPaused := (len(s.PauseConditions) > 0 || f.Spec.Paused) && !isPromoted(s) // RecordPause sets the condition
