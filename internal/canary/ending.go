@@ -179,3 +179,13 @@ func postRolloutGates(s Snapshot, phase flaggerv1.CanaryPhase) release.Gates {
 	}
 	return gates
 }
+
+// requestedByUser reports whether a webhook or a command, not the state of the canary, requested the rollback.
+func requestedByUser(s Snapshot) bool {
+	switch s.serin().Reason {
+	case reasonHook, reasonAbort:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,23 +1,6 @@
 package canary
 
-import (
-	"strconv"
-	"strings"
-
-	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
-)
-
-// CommandAnnotation is the annotation with which users send a command to a release: <verb>@<run>, and promote@<run>/<step> during
-// the analysis.
-const CommandAnnotation = "serin.dev/command"
-
-// The verbs of commands.
-const (
-	CommandPromote     = "promote"      // take one step without the approvals that it waits for; the analysis continues
-	CommandPromoteFull = "promote-full" // skip the approvals and the remaining analysis
-	CommandAbort       = "abort"        // roll the release back
-	CommandRetry       = "retry"        // release the failed revision again
-)
+import flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 
 // The intents: what was decided and is in progress.
 const (
@@ -48,62 +31,6 @@ func IsEndDecided(status flaggerv1.CanaryStatus) bool {
 	return status.Serin != nil && status.Serin.Intent != ""
 }
 
-// NewCommand returns a command for the observed run. An approval also names the observed step, so that it approves no other step.
-func NewCommand(verb, uid string, status flaggerv1.CanaryStatus) string {
-	command := verb + "@" + RunOf(uid, status)
-	if verb == CommandPromote && (status.Phase == flaggerv1.CanaryPhaseProgressing || status.Phase == flaggerv1.CanaryPhaseWaitingPromotion) {
-		command += "/" + strconv.Itoa(stepOf(status))
-	}
-	return command
-}
-
-// stepOf identifies the current step of a run: by its iteration, or by its weight.
-func stepOf(status flaggerv1.CanaryStatus) int {
-	if status.Iterations > 0 {
-		return status.Iterations
-	}
-	return status.CanaryWeight
-}
-
-// parseCommand splits a command. The step is empty for a command that names none.
-func parseCommand(command string) (verb, run, step string) {
-	verb, run, _ = strings.Cut(command, "@")
-	run, step, _ = strings.Cut(run, "/")
-	return verb, run, step
-}
-
-// hasCommand reports whether the user sent that command to this run and it was not executed yet.
-func (s *Snapshot) hasCommand(verb string) bool {
-	commandVerb, run, _ := parseCommand(s.Command)
-	return commandVerb == verb && run == s.run() && s.Command != s.serin().Command
-}
-
-// AwaitsApproval reports whether a release waits for an approval that a webhook has not granted.
-func AwaitsApproval(status flaggerv1.CanaryStatus) bool {
-	switch status.Phase {
-	case flaggerv1.CanaryPhaseWaiting, flaggerv1.CanaryPhaseWaitingPromotion:
-		return true
-	case flaggerv1.CanaryPhaseProgressing:
-		return status.Serin != nil && status.Serin.Held != ""
-	default:
-		return false
-	}
-}
-
-// approvedByCommand reports whether the user approved the end of the current step by command. In blue/green, the approval of the
-// promotion includes the last window, in which the new revision has all traffic.
-func (s *Snapshot) approvedByCommand() bool {
-	verb, run, step := parseCommand(s.Command)
-	switch {
-	case verb != CommandPromote || run != s.run():
-		return false
-	case s.Plan.Strategy == BlueGreen && s.Status.Iterations > s.Plan.Iterations && step == strconv.Itoa(s.Plan.Iterations):
-		return true
-	default:
-		return step == strconv.Itoa(stepOf(s.Status)) && s.Command != s.serin().Command
-	}
-}
-
 // IsFinalising reports whether the primary has the new revision for good, so that only the target remains to be scaled down.
 func IsFinalising(status flaggerv1.CanaryStatus) bool {
 	return status.Phase == flaggerv1.CanaryPhaseFinalising || status.Serin != nil && status.Serin.Intent == intentFinish
@@ -119,16 +46,6 @@ func (s *Snapshot) isReverting() bool {
 	case flaggerv1.CanaryPhasePromoting:
 		return intent == intentRollback
 	default: // idle, or no release
-		return false
-	}
-}
-
-// requestedByUser reports whether a webhook or a command, not the state of the canary, requested the rollback.
-func requestedByUser(s Snapshot) bool {
-	switch s.serin().Reason {
-	case reasonHook, reasonAbort:
-		return true
-	default:
 		return false
 	}
 }

@@ -9,9 +9,9 @@ import (
 )
 
 // Snapshot is the observed state of a Canary at one moment. Its methods are the facts that most stages need: about the
-// traffic (traffic.go), the primary (primary.go), the revisions (revision.go), what is in progress (intent.go) and the IDs of a
-// run (ids.go). All else that is derived from it is a function of its subject: a gate, a query, an effect, or a fact about one
-// stage, such as an unfinished promotion (unfinished.go).
+// traffic (traffic.go), the primary (primary.go), the revisions (revision.go), what is in progress (intent.go), the commands of
+// the user (commands.go) and the IDs of a run (ids.go). All else that is derived from it is a function of its subject: a gate, a
+// query, an effect, or a fact about one stage, such as an unfinished promotion (unfinished.go).
 type Snapshot struct {
 	Now        time.Time
 	UID        string
