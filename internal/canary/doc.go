@@ -37,7 +37,7 @@
 // and test/sim/canary/releases.go) draws its field. In the simulator (test/sim/canary): expectation.go and
 // invariants_checks.go if the gate guards a promise, and maxRunDuration (settled.go) if it delays a release.
 //
-// A gate that sends a query: in addition a type of query (queries.go), which canary/controller/ask.go resolves, queryOf
+// A gate that sends a query: in addition a type of query (queries.go), which canary/controller/querysender.go resolves, queryOf
 // (gatekinds.go) and PassingAnswer (forecast.go).
 //
 // A notice, which delays nothing: a message of the plan (Plan.Warnings, newplan.go) or a fact of the snapshot that withNotices

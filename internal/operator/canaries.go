@@ -63,13 +63,13 @@ func (p process) wireCanaryController(endpointsUnread string, otherController *w
 	}
 	consistent := controller.RecordReads(readyourwrites.New(mgr.GetClient(), mgr.GetAPIReader(), clk))
 	hooks := hook.New(restricted, clk)
-	asker := &controller.Asker{
+	sender := &controller.QuerySender{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clk, Hooks: hooks,
 		Services: p.services, Restricted: restricted, Unrestricted: trusted,
 		MetricsServer: f.MetricsServer, Provider: settings.Provider, NoCrossNamespace: f.NoCrossNamespaceRefs, Telemetry: p.metrics,
 	}
 	queue := &reconciler.Queue{}
-	queries := queryrunner.NewPooled(clk, maxConcurrentQueries, controller.Pool, asker.Ask, func(key types.NamespacedName) { queue.Add(key) })
+	queries := queryrunner.NewPooled(clk, maxConcurrentQueries, controller.Pool, sender.Send, func(key types.NamespacedName) { queue.Add(key) })
 	queries.RequirePermission(p.mayQuery)
 	reporter, err := p.newReporter(restricted, trusted, hooks)
 	if err != nil {

@@ -80,7 +80,7 @@ func newLimitedTestCluster(t *testing.T, policy outbound.Policy, limits release.
 
 	clk, out := clock.RealClock{}, outbound.New(policy)
 	metrics, registry, hooks := telemetry.New(cluster.registry), metric.NewRegistry(prometheusprovider.Service(nil)), hook.New(out, clk)
-	asker := &Asker{
+	sender := &QuerySender{
 		Client: cluster.client, Reader: cluster.client, Clock: clk, Hooks: hooks, Services: registry, Restricted: out, Unrestricted: out, Provider: canary.ProviderKubernetes, Telemetry: metrics,
 	}
 	outbox := telemetry.NewOutbox(clk, logger)
@@ -93,13 +93,13 @@ func newLimitedTestCluster(t *testing.T, policy outbound.Policy, limits release.
 	canaries := Queued(cluster.client, false)
 	canaries.Wake = cluster.enqueue
 	releaseQueue.Register(canaries)
-	queries := queryrunner.NewPooled(clk, maxQueriesPerPool, Pool, asker.Ask, cluster.enqueue)
+	queries := queryrunner.NewPooled(clk, maxQueriesPerPool, Pool, sender.Send, cluster.enqueue)
 	cluster.reconciler = New(Parts{
 		Observer: Observer{
 			Client: cluster.client, Workloads: cluster.workloads, Routers: traffic.Registry{Canary: map[string]traffic.Renderer{"kubernetes": kubernetes.New()}},
 			Applier: &traffic.Applier{Client: cluster.client}, MetricTypes: registry.TemplateTypes(),
 			EndpointsUnread: "the test cluster has no endpoints", Queue: releaseQueue,
-			Settings: canary.Settings{Provider: canary.ProviderKubernetes, NoCrossNamespace: asker.NoCrossNamespace},
+			Settings: canary.Settings{Provider: canary.ProviderKubernetes, NoCrossNamespace: sender.NoCrossNamespace},
 		},
 		Reader: cluster.client, Clock: clk, Queries: queries, Reporter: reporter, Metrics: metrics, Watch: func(_, _ []schema.GroupVersionKind) error { return nil },
 	})

@@ -60,11 +60,11 @@ func (s *Session) measureCanary(ctx context.Context, observed *explain.Canary, r
 		if m.NotSent == "" {
 			transport := s.newTransport(request, f)
 			through := outbound.NewThrough(transport)
-			asker := &controller.Asker{
+			sender := &controller.QuerySender{
 				Client: s.Client, Reader: s.Client, Clock: s.Clock, Services: operator.MetricsServices(metric.Cluster{}, s.Clock),
 				Restricted: through, Unrestricted: through, MetricsServer: f.MetricsServer, Provider: settings.Provider, NoCrossNamespace: settings.NoCrossNamespace,
 			}
-			answer := measureWithin(ctx, func(ctx context.Context) release.Answer { return asker.MeasureFor(ctx, object, one, serving) })
+			answer := measureWithin(ctx, func(ctx context.Context) release.Answer { return sender.MeasureFor(ctx, object, one, serving) })
 			m.Outcome, m.Text, m.Query, m.Service = answer.Outcome, answer.Text, oneLine(answer.Query), transport.service
 			if answer.Outcome == release.Measured {
 				ok, value, limit := canary.JudgeValue(one, answer.Value)

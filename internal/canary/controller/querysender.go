@@ -60,8 +60,8 @@ func hookLimits(h flaggerv1.CanaryWebhook) (timeout time.Duration, retries int, 
 }
 
 // Pool names the pool of slots for a query: webhooks may run tests for minutes, and metric queries must not wait for them.
-func Pool(question any) string {
-	if _, hook := question.(canary.HookQuery); hook {
+func Pool(query any) string {
+	if _, hook := query.(canary.HookQuery); hook {
 		return "webhooks"
 	}
 	return "metrics"
@@ -76,9 +76,9 @@ func maxQueries(c *flaggerv1.Canary) int {
 // maxAnswer limits the text of an answer, in bytes.
 const maxAnswer = 1 << 10
 
-// Asker sends the queries of Canaries to webhooks and metrics providers. The query runner calls it, outside of the reconcile
+// QuerySender sends the queries of Canaries to webhooks and metrics providers. The query runner calls it, outside of the reconcile
 // workers.
-type Asker struct {
+type QuerySender struct {
 	// Client reads from caches.
 	Client client.Client
 	// Reader reads Secrets from the API server, by name.
@@ -98,34 +98,34 @@ type Asker struct {
 	Telemetry        *telemetry.Metrics
 }
 
-// Ask sends one query and returns its answer.
-func (a *Asker) Ask(ctx context.Context, key queryrunner.Key, query release.Query) release.Answer {
-	began := a.Clock.Now()
+// Send sends one query and returns its answer.
+func (s *QuerySender) Send(ctx context.Context, key queryrunner.Key, query release.Query) release.Answer {
+	began := s.Clock.Now()
 	kind := telemetry.WebhookQuery
 	c := &flaggerv1.Canary{}
-	if err := a.Client.Get(ctx, key.NamespacedName, c); err != nil {
+	if err := s.Client.Get(ctx, key.NamespacedName, c); err != nil {
 		return release.Answer{Outcome: release.Unreachable, Text: fmt.Sprintf("get Canary %s: %v", key.NamespacedName, err)}
 	}
 	var answer release.Answer
 	switch q := query.Request.(type) {
 	case canary.HookQuery:
-		answer = a.callHook(ctx, c, q)
+		answer = s.callHook(ctx, c, q)
 	case canary.MetricQuery:
 		kind = telemetry.MetricQuery
-		answer = a.measure(ctx, c, q.Check)
+		answer = s.measure(ctx, c, q.Check)
 	case canary.SourcesQuery:
 		kind = telemetry.MetricQuery
-		answer = a.checkSources(ctx, c, q.Checks)
+		answer = s.checkSources(ctx, c, q.Checks)
 	default:
 		answer = release.Answer{Outcome: release.Broken, Text: fmt.Sprintf("unknown query type %T", q)}
 	}
 	// Many answers are stored, and the length of addresses and queries is limited only by the size of a Canary.
 	answer.Text, answer.Query = release.Truncate(answer.Text, maxAnswer), release.Truncate(answer.Query, reconciler.MaxGateQuery)
-	a.Telemetry.RecordQueryDuration(kind, answer.Outcome, a.Clock.Since(began))
+	s.Telemetry.RecordQueryDuration(kind, answer.Outcome, s.Clock.Since(began))
 	return answer
 }
 
-func (a *Asker) callHook(ctx context.Context, c *flaggerv1.Canary, query canary.HookQuery) release.Answer {
+func (s *QuerySender) callHook(ctx context.Context, c *flaggerv1.Canary, query canary.HookQuery) release.Answer {
 	timeout, retries, reduced, err := hookLimits(query.Hook)
 	if err != nil {
 		return release.Answer{Outcome: release.No, Text: err.Error()}
@@ -138,7 +138,7 @@ func (a *Asker) callHook(ctx context.Context, c *flaggerv1.Canary, query canary.
 	if err != nil {
 		return release.Answer{Outcome: release.No, Text: err.Error()}
 	}
-	outcome, text := a.Hooks.Send(ctx, hook.Request{
+	outcome, text := s.Hooks.Send(ctx, hook.Request{
 		URL: query.Hook.URL, Body: body, Timeout: timeout, Retries: retries, DisableTLS: query.Hook.DisableTLS, Key: query.Key,
 	})
 	if text != "" && reduced != "" {
@@ -148,48 +148,48 @@ func (a *Asker) callHook(ctx context.Context, c *flaggerv1.Canary, query canary.
 }
 
 // measure queries one value, and retries while there is no data.
-func (a *Asker) measure(ctx context.Context, c *flaggerv1.Canary, check canary.Check) release.Answer {
-	provider, query, broken := a.resolve(ctx, c, check, c.Spec.TargetRef.Name)
+func (s *QuerySender) measure(ctx context.Context, c *flaggerv1.Canary, check canary.Check) release.Answer {
+	provider, query, broken := s.resolve(ctx, c, check, c.Spec.TargetRef.Name)
 	if broken != nil {
 		return *broken
 	}
-	answer := a.measureOnce(ctx, c, check, provider, query)
+	answer := s.measureOnce(ctx, c, check, provider, query)
 	for attempt := 0; answer.Outcome == release.NoData && attempt < noDataRetries; attempt++ {
 		select {
 		case <-ctx.Done():
 			return release.Answer{Outcome: release.Unreachable, Text: context.Cause(ctx).Error(), Query: query.Text}
-		case <-a.Clock.After(noDataPause):
+		case <-s.Clock.After(noDataPause):
 		}
-		answer = a.measureOnce(ctx, c, check, provider, query)
+		answer = s.measureOnce(ctx, c, check, provider, query)
 	}
 	if answer.Outcome == release.NoData {
-		query.Now = a.Clock.Now()
-		answer.Detail = a.primaryData(ctx, c, check, query)
+		query.Now = s.Clock.Now()
+		answer.Detail = s.primaryData(ctx, c, check, query)
 	}
 	if answer.Outcome == release.Measured {
 		gauge := answer.Value
 		if check.Canonical == canary.Duration {
 			gauge /= 1000 // the gauge of Flagger is in seconds
 		}
-		a.Telemetry.SetCheckValue(c.Namespace, c.Spec.TargetRef.Name, release.Truncate(check.Metric.Name, reconciler.MaxGateName), gauge)
+		s.Telemetry.SetCheckValue(c.Namespace, c.Spec.TargetRef.Name, release.Truncate(check.Metric.Name, reconciler.MaxGateName), gauge)
 	}
 	return answer
 }
 
 // MeasureFor queries the value of a check once, for the pods of a workload: the target or its primary.
-func (a *Asker) MeasureFor(ctx context.Context, c *flaggerv1.Canary, check canary.Check, workload string) release.Answer {
-	provider, query, broken := a.resolve(ctx, c, check, workload)
+func (s *QuerySender) MeasureFor(ctx context.Context, c *flaggerv1.Canary, check canary.Check, workload string) release.Answer {
+	provider, query, broken := s.resolve(ctx, c, check, workload)
 	if broken != nil {
 		return *broken
 	}
-	return a.measureOnce(ctx, c, check, provider, query)
+	return s.measureOnce(ctx, c, check, provider, query)
 }
 
-func (a *Asker) measureOnce(ctx context.Context, c *flaggerv1.Canary, check canary.Check, provider metric.Provider, query metric.Query) release.Answer {
-	query.Now = a.Clock.Now()
+func (s *QuerySender) measureOnce(ctx context.Context, c *flaggerv1.Canary, check canary.Check, provider metric.Provider, query metric.Query) release.Answer {
+	query.Now = s.Clock.Now()
 	value, err := provider.Measure(ctx, query)
 	if check.Source == canary.Builtin {
-		value *= metric.Scale(metric.Dialect(c.Spec.Provider, a.Provider), check.Canonical)
+		value *= metric.Scale(metric.Dialect(c.Spec.Provider, s.Provider), check.Canonical)
 	}
 	answer := release.Answer{Outcome: metric.OutcomeOf(err), Value: value, Query: query.Text}
 	if err != nil {
@@ -200,9 +200,9 @@ func (a *Asker) measureOnce(ctx context.Context, c *flaggerv1.Canary, check cana
 
 // primaryData sends a query that has no data for the canary once more, for the primary: users then know whether the canary lacks
 // traffic, or the application its metrics. It returns nil if the query does not depend on the target, or cannot be sent.
-func (a *Asker) primaryData(ctx context.Context, c *flaggerv1.Canary, check canary.Check, canaryQuery metric.Query) any {
+func (s *QuerySender) primaryData(ctx context.Context, c *flaggerv1.Canary, check canary.Check, canaryQuery metric.Query) any {
 	primary := c.Spec.TargetRef.Name + "-primary"
-	provider, query, broken := a.resolve(ctx, c, check, primary)
+	provider, query, broken := s.resolve(ctx, c, check, primary)
 	// A query may also contain the target in the name of another object, such as the Service of the canary.
 	if broken != nil || c.Spec.TargetRef.Knative() || query.Text == canaryQuery.Text || strings.Contains(query.Text, primary+"-canary") {
 		return nil
@@ -219,11 +219,11 @@ func (a *Asker) primaryData(ctx context.Context, c *flaggerv1.Canary, check cana
 }
 
 // resolve returns the provider and the query of a check for that target, or an answer if the check cannot be queried.
-func (a *Asker) resolve(ctx context.Context, c *flaggerv1.Canary, check canary.Check, target string) (metric.Provider, metric.Query, *release.Answer) {
+func (s *QuerySender) resolve(ctx context.Context, c *flaggerv1.Canary, check canary.Check, target string) (metric.Provider, metric.Query, *release.Answer) {
 	broken := func(text string) (metric.Provider, metric.Query, *release.Answer) {
 		return nil, metric.Query{}, &release.Answer{Outcome: release.Broken, Text: text}
 	}
-	vars, err := a.vars(ctx, c, check)
+	vars, err := s.vars(ctx, c, check)
 	if err != nil {
 		return nil, metric.Query{}, &release.Answer{Outcome: release.Unreachable, Text: err.Error()}
 	}
@@ -231,16 +231,16 @@ func (a *Asker) resolve(ctx context.Context, c *flaggerv1.Canary, check canary.C
 	interval, _ := time.ParseDuration(check.Interval)
 	query := metric.Query{Interval: interval}
 	if check.Source == canary.Template {
-		return a.resolveTemplate(ctx, c, check, vars, query)
+		return s.resolveTemplate(ctx, c, check, vars, query)
 	}
-	provider, err := a.prometheusProvider(c)
+	provider, err := s.prometheusProvider(c)
 	if err != nil {
 		return broken(fmt.Sprintf("Error building Prometheus client for %s: %v", outbound.Redact(c.Spec.MetricsServer), err))
 	}
 	if check.Source == canary.Inline {
 		query.Text, err = metric.Render(check.Metric.Query, vars)
 	} else {
-		provider, query.Text, err = resolveBuiltin(provider, metric.Dialect(c.Spec.Provider, a.Provider), check.Canonical, vars)
+		provider, query.Text, err = resolveBuiltin(provider, metric.Dialect(c.Spec.Provider, s.Provider), check.Canonical, vars)
 	}
 	if err != nil {
 		return broken(err.Error())
@@ -258,35 +258,35 @@ func resolveBuiltin(provider metric.Provider, dialect, name string, vars metric.
 	return metric.OrElse(provider, complement), text, err
 }
 
-func (a *Asker) prometheusProvider(c *flaggerv1.Canary) (metric.Provider, error) {
+func (s *QuerySender) prometheusProvider(c *flaggerv1.Canary) (metric.Provider, error) {
 	if c.Spec.MetricsServer != "" {
-		return a.Services.NewProvider(a.Restricted, c.Namespace, flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: c.Spec.MetricsServer}, nil)
+		return s.Services.NewProvider(s.Restricted, c.Namespace, flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: c.Spec.MetricsServer}, nil)
 	}
-	return a.Services.NewProvider(a.Unrestricted, c.Namespace, flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: a.MetricsServer}, nil)
+	return s.Services.NewProvider(s.Unrestricted, c.Namespace, flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: s.MetricsServer}, nil)
 }
 
 // resolveTemplate resolves a metric template. The Secret is read in the namespace of the template, never in one that the Canary
 // names.
-func (a *Asker) resolveTemplate(ctx context.Context, c *flaggerv1.Canary, check canary.Check, vars metric.Vars, query metric.Query) (metric.Provider, metric.Query, *release.Answer) {
+func (s *QuerySender) resolveTemplate(ctx context.Context, c *flaggerv1.Canary, check canary.Check, vars metric.Vars, query metric.Query) (metric.Provider, metric.Query, *release.Answer) {
 	key := templateKey(c.Namespace, *check.Metric.TemplateRef)
 	outcome := func(o release.Outcome, text string) (metric.Provider, metric.Query, *release.Answer) {
 		return nil, query, &release.Answer{Outcome: o, Text: text}
 	}
-	if a.NoCrossNamespace && key.Namespace != c.Namespace {
+	if s.NoCrossNamespace && key.Namespace != c.Namespace {
 		return outcome(release.Broken, fmt.Sprintf("can't access metric template %s.%s, cross-namespace references are blocked", key.Name, key.Namespace))
 	}
 	template := &flaggerv1.MetricTemplate{}
-	switch err := a.Client.Get(ctx, key, template); {
+	switch err := s.Client.Get(ctx, key, template); {
 	case apierrors.IsNotFound(err):
 		return outcome(release.Broken, metric.TemplateMissing(key.Name, key.Namespace, templateNotFound(key.Name)))
 	case err != nil:
 		return outcome(release.Unreachable, metric.TemplateMissing(key.Name, key.Namespace, err))
 	}
-	credentials, text := a.readCredentials(ctx, template)
+	credentials, text := s.readCredentials(ctx, template)
 	if text != "" {
 		return outcome(release.Broken, text)
 	}
-	provider, err := a.Services.NewProvider(a.Restricted, key.Namespace, *template.Spec.Provider.DeepCopy(), credentials)
+	provider, err := s.Services.NewProvider(s.Restricted, key.Namespace, *template.Spec.Provider.DeepCopy(), credentials)
 	if err != nil {
 		return outcome(release.Broken, metric.ProviderRefused(key.Name, key.Namespace, template.Spec.Provider.Type, err))
 	}
@@ -302,13 +302,13 @@ func templateNotFound(name string) error {
 	return apierrors.NewNotFound(flaggerv1.Resource("metrictemplate"), name)
 }
 
-func (a *Asker) readCredentials(ctx context.Context, template *flaggerv1.MetricTemplate) (map[string][]byte, string) {
+func (s *QuerySender) readCredentials(ctx context.Context, template *flaggerv1.MetricTemplate) (map[string][]byte, string) {
 	ref := template.Spec.Provider.SecretRef
 	if ref == nil {
 		return nil, ""
 	}
 	secret := &corev1.Secret{}
-	if err := a.Reader.Get(ctx, types.NamespacedName{Namespace: template.Namespace, Name: ref.Name}, secret); err != nil {
+	if err := s.Reader.Get(ctx, types.NamespacedName{Namespace: template.Namespace, Name: ref.Name}, secret); err != nil {
 		return nil, metric.SecretMissing(template.Name, template.Namespace, ref.Name, err)
 	}
 	return secret.Data, ""
@@ -335,13 +335,13 @@ func QueryVars(c *flaggerv1.Canary, check canary.Check) metric.Vars {
 	return v
 }
 
-func (a *Asker) vars(ctx context.Context, c *flaggerv1.Canary, check canary.Check) (metric.Vars, error) {
+func (s *QuerySender) vars(ctx context.Context, c *flaggerv1.Canary, check canary.Check) (metric.Vars, error) {
 	v := QueryVars(c, check)
 	if !c.Spec.TargetRef.Knative() {
 		return v, nil
 	}
 	var err error
-	if v.Route, err = workload.LatestRevision(ctx, a.Client, c); err != nil {
+	if v.Route, err = workload.LatestRevision(ctx, s.Client, c); err != nil {
 		return metric.Vars{}, err
 	}
 	return v, nil
@@ -349,7 +349,7 @@ func (a *Asker) vars(ctx context.Context, c *flaggerv1.Canary, check canary.Chec
 
 // checkSources checks whether the sources of all checks are available. Inline queries use the same server as the builtin metrics,
 // and are checked with them.
-func (a *Asker) checkSources(ctx context.Context, c *flaggerv1.Canary, checks []canary.Check) release.Answer {
+func (s *QuerySender) checkSources(ctx context.Context, c *flaggerv1.Canary, checks []canary.Check) release.Answer {
 	var problems []string
 	prometheusAsked := false
 	for _, check := range checks {
@@ -358,7 +358,7 @@ func (a *Asker) checkSources(ctx context.Context, c *flaggerv1.Canary, checks []
 				continue
 			}
 			prometheusAsked = true
-			provider, err := a.prometheusProvider(c)
+			provider, err := s.prometheusProvider(c)
 			if err == nil {
 				err = provider.Online(ctx)
 			}
@@ -368,12 +368,12 @@ func (a *Asker) checkSources(ctx context.Context, c *flaggerv1.Canary, checks []
 			continue
 		}
 		key := templateKey(c.Namespace, *check.Metric.TemplateRef)
-		vars, err := a.vars(ctx, c, check)
+		vars, err := s.vars(ctx, c, check)
 		if err != nil {
 			problems = append(problems, err.Error())
 			continue
 		}
-		provider, _, broken := a.resolveTemplate(ctx, c, check, vars, metric.Query{})
+		provider, _, broken := s.resolveTemplate(ctx, c, check, vars, metric.Query{})
 		if broken != nil {
 			problems = append(problems, lowerFirst(broken.Text))
 			continue
@@ -381,7 +381,7 @@ func (a *Asker) checkSources(ctx context.Context, c *flaggerv1.Canary, checks []
 		if err := provider.Online(ctx); err != nil {
 			template := &flaggerv1.MetricTemplate{}
 			kind := ""
-			if a.Client.Get(ctx, key, template) == nil {
+			if s.Client.Get(ctx, key, template) == nil {
 				kind = template.Spec.Provider.Type
 			}
 			problems = append(problems, fmt.Sprintf("%s in metric template %s.%s not avaiable: %v", kind, key.Name, key.Namespace, err))

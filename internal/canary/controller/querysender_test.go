@@ -74,13 +74,13 @@ func scheme(t *testing.T) *runtime.Scheme {
 	return s
 }
 
-func newAsker(t *testing.T, server string, objects ...client.Object) *Asker {
+func newQuerySender(t *testing.T, server string, objects ...client.Object) *QuerySender {
 	t.Helper()
 	c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(objects...).Build()
 	out := outbound.New(outbound.Policy{AllowLoopback: true})
 	t.Cleanup(out.Close)
 	registry := metric.NewRegistry(prometheusprovider.Service(nil))
-	return &Asker{
+	return &QuerySender{
 		Client: c, Reader: c, Clock: clock.RealClock{}, Hooks: hook.New(out, clock.RealClock{}), Services: registry, Restricted: out, Unrestricted: out,
 		MetricsServer: server, Provider: "istio", Telemetry: telemetry.New(prometheus.NewRegistry()),
 	}
@@ -92,8 +92,8 @@ func cartCanary() *flaggerv1.Canary {
 	return c
 }
 
-func (a *Asker) ask(ctx context.Context, request any) release.Answer {
-	return a.Ask(ctx, queryrunner.Key{NamespacedName: cart, UID: "uid"}, release.Query{ID: "id", Request: request})
+func (s *QuerySender) send(ctx context.Context, request any) release.Answer {
+	return s.Send(ctx, queryrunner.Key{NamespacedName: cart, UID: "uid"}, release.Query{ID: "id", Request: request})
 }
 
 const vector = `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"0.25"]}]}}`
@@ -102,7 +102,7 @@ func TestBuiltinDurationIsEvaluatedInMilliseconds(t *testing.T) {
 	prom := newExternalServer(t, http.StatusOK, vector)
 	c := cartCanary()
 	c.Spec.Provider = "gatewayapi:v1" // its histogram is in seconds
-	answer := newAsker(t, prom.URL, c).ask(t.Context(), canary.MetricQuery{
+	answer := newQuerySender(t, prom.URL, c).send(t.Context(), canary.MetricQuery{
 		Check: canary.Check{Source: canary.Builtin, Canonical: canary.Duration, Interval: "1m", Metric: flaggerv1.CanaryMetric{Name: canary.Duration}},
 	})
 	if answer.Outcome != release.Measured || answer.Value != 250 {
@@ -115,7 +115,7 @@ func TestBuiltinDurationIsEvaluatedInMilliseconds(t *testing.T) {
 
 func TestHookSendsPayloadAndKey(t *testing.T) {
 	gate := newExternalServer(t, http.StatusNoContent, "")
-	answer := newAsker(t, "", cartCanary()).ask(t.Context(), canary.HookQuery{
+	answer := newQuerySender(t, "", cartCanary()).send(t.Context(), canary.HookQuery{
 		Hook:  flaggerv1.CanaryWebhook{Name: "gate", URL: gate.URL, Metadata: map[string]string{"who": "me"}},
 		Phase: flaggerv1.CanaryPhaseProgressing, Key: "the-key",
 	})
@@ -139,16 +139,16 @@ func TestTemplateReadsItsSecretInItsOwnNamespace(t *testing.T) {
 	request := canary.MetricQuery{Check: canary.Check{Source: canary.Template, Interval: "1m", Metric: flaggerv1.CanaryMetric{
 		Name: "errors", TemplateRef: &flaggerv1.CrossNamespaceObjectReference{Name: "errors", Namespace: "shared"},
 	}}}
-	asker := newAsker(t, "", cartCanary(), template, right, wrong)
-	if answer := asker.ask(t.Context(), request); answer.Outcome != release.Measured || answer.Value != 0.25 {
+	sender := newQuerySender(t, "", cartCanary(), template, right, wrong)
+	if answer := sender.send(t.Context(), request); answer.Outcome != release.Measured || answer.Value != 0.25 {
 		t.Errorf("got %+v", answer)
 	}
 	if !strings.Contains(prom.lastRequest(), "Bearer right") || !strings.Contains(prom.lastRequest(), `errors{app="cart"}`) {
 		t.Errorf("sent %q", prom.lastRequest())
 	}
 
-	asker.NoCrossNamespace = true
-	if answer := asker.ask(t.Context(), request); answer.Outcome != release.Broken || !strings.Contains(answer.Text, "cross-namespace references are blocked") {
+	sender.NoCrossNamespace = true
+	if answer := sender.send(t.Context(), request); answer.Outcome != release.Broken || !strings.Contains(answer.Text, "cross-namespace references are blocked") {
 		t.Errorf("with references blocked: got %+v", answer)
 	}
 }
@@ -174,7 +174,7 @@ func TestQueriesThatCannotBeSentNameTheReason(t *testing.T) {
 		},
 		"broken inline query": {flaggerv1.CanaryMetric{Name: "m", Query: "{{ nonsense }}"}, canary.Inline, "nonsense"},
 	} {
-		answer := newAsker(t, "http://127.0.0.1:1", cartCanary(), template).ask(t.Context(), canary.MetricQuery{
+		answer := newQuerySender(t, "http://127.0.0.1:1", cartCanary(), template).send(t.Context(), canary.MetricQuery{
 			Check: canary.Check{Source: c.source, Interval: "1m", Metric: c.metric},
 		})
 		if answer.Outcome != release.Broken || !strings.Contains(answer.Text, c.want) {
@@ -186,7 +186,7 @@ func TestQueriesThatCannotBeSentNameTheReason(t *testing.T) {
 func TestSourcesNameTheUnavailableOne(t *testing.T) {
 	c := cartCanary()
 	c.Spec.MetricsServer = "http://user:secret@127.0.0.1:1/?token=secret"
-	answer := newAsker(t, "", c).ask(t.Context(), canary.SourcesQuery{Checks: []canary.Check{
+	answer := newQuerySender(t, "", c).send(t.Context(), canary.SourcesQuery{Checks: []canary.Check{
 		{Source: canary.Builtin, Canonical: canary.SuccessRate},
 		{Source: canary.Template, Metric: flaggerv1.CanaryMetric{Name: "m", TemplateRef: &flaggerv1.CrossNamespaceObjectReference{Name: "nowhere"}}},
 	}})
@@ -241,9 +241,9 @@ func TestAQueryWithoutDataIsSentForThePrimaryOnce(t *testing.T) {
 				template.Spec.Provider = flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: server.URL}
 				check = canary.Check{Source: canary.Template, Interval: "1m", Metric: flaggerv1.CanaryMetric{Name: "errors", TemplateRef: &flaggerv1.CrossNamespaceObjectReference{Name: "errors"}}}
 			}
-			a := newAsker(t, server.URL, cartCanary(), template.DeepCopy())
+			a := newQuerySender(t, server.URL, cartCanary(), template.DeepCopy())
 			a.Clock = impatientClock{}
-			answer := a.ask(t.Context(), canary.MetricQuery{Check: check})
+			answer := a.send(t.Context(), canary.MetricQuery{Check: check})
 			if answer.Outcome != release.NoData || answer.Detail != test.want || (sent == 1) != test.sent || sent > 1 {
 				t.Errorf("got %+v with %d queries for the primary, want %v", answer, sent, test.want)
 			}
