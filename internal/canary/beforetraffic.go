@@ -32,7 +32,7 @@ func evaluateBeforeTraffic(s Snapshot, effects []release.Effect) Decision {
 		return e.addEvents(startEvents(s, gates)...).decision(gates)
 	}
 	for _, hook := range preRolloutHooks {
-		conditions = append(conditions, preRolloutPassed(hook, askRefusedHooksFrom(s)))
+		conditions = append(conditions, preRolloutPassed(hook, callRefusedHooksFrom(s)))
 	}
 	if s.Plan.Strategy == Weighted {
 		conditions = append(conditions, trafficIncreaseApprovals(s)...)
@@ -49,7 +49,7 @@ func evaluateBeforeTraffic(s Snapshot, effects []release.Effect) Decision {
 // startEvents are the events of gates around the start of the analysis: those of rollback webhooks before the event about the
 // start, all others after it. Events that were sent when the start was recorded, or when a gate was closed, are not repeated.
 func startEvents(s Snapshot, gates release.Gates) []release.Event {
-	_, refused := refusedHooksAskedAt(s)
+	_, refused := refusedHooksCalledAt(s)
 	starts := !s.serin().Started || refused
 	var events []release.Event
 	if starts {

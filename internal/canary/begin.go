@@ -88,7 +88,7 @@ func startGates(s Snapshot) []gate {
 		conditions = append(conditions, queueGate)
 	}
 	for _, hook := range s.Plan.hooksOfType(flaggerv1.ConfirmRolloutHook) {
-		conditions = append(conditions, hookApproves(hook, s.Status.Phase, s.Workload.Target.Revision, askRefusedHooksFrom(s),
+		conditions = append(conditions, hookApproves(hook, s.Status.Phase, s.Workload.Target.Revision, callRefusedHooksFrom(s),
 			fmt.Sprintf("Confirm-rollout check %s passed", hook.Name),
 			fmt.Sprintf("Halt %s advancement waiting for approval %s", s.Plan.qualifiedName(), hook.Name)))
 	}

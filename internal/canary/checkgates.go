@@ -71,7 +71,7 @@ func providerUnreachable(s Snapshot, query release.Query, check Check, answer re
 	if !s.Now.Before(countsFrom) {
 		return release.Gate{}, false
 	}
-	nextQuery := s.clampToNow(answer.Began).Add(min(askAgainInterval, s.Plan.Interval))
+	nextQuery := s.clampToNow(answer.Began).Add(min(requeryInterval, s.Plan.Interval))
 	message := fmt.Sprintf("the metrics provider is unreachable (%s): restore it, or correct its address; this counts as a failed check from %s", answer.Text, countsFrom.UTC().Format(time.TimeOnly))
 	if s.Now.Before(nextQuery) {
 		g := release.NewWaitingGate("provider-unreachable", release.ByAnswer, message)

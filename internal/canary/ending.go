@@ -132,9 +132,9 @@ func recordPostRolloutPending(e *statusEdit, intent string) *statusEdit {
 	return e
 }
 
-// askPostRolloutHooks calls the post-rollout hooks of a release that has ended. Only the last event waits for them; a new
+// callPostRolloutHooks calls the post-rollout hooks of a release that has ended. Only the last event waits for them; a new
 // revision does not.
-func askPostRolloutHooks(s Snapshot) Decision {
+func callPostRolloutHooks(s Snapshot) Decision {
 	effects := steadyStateEffects(s)
 	intent := s.serin().Intent
 	phase := flaggerv1.CanaryPhaseSucceeded

@@ -45,8 +45,8 @@ func forecast(s Snapshot) expectedCourse {
 type Transition struct {
 	Before, After Snapshot
 	Decision      Decision
-	// Asked are the queries that the decision sent and that were answered at once.
-	Asked []release.Query
+	// Answered are the queries that the decision sent and that were answered at once.
+	Answered []release.Query
 	// Text describes the change as users see it; empty if only the status records a change.
 	Text string
 }
@@ -58,7 +58,7 @@ func Play(s Snapshot, answer func(Snapshot, release.Query) release.Answer, see f
 	s = idealSnapshot(s)
 	for range maxDecisions {
 		t := Transition{Before: s, Decision: Next(s)}
-		t.Asked = answerQueries(s, t.Decision, answer)
+		t.Answered = answerQueries(s, t.Decision, answer)
 		for _, effect := range t.Decision.Effects {
 			s = withEffect(s, effect)
 		}
@@ -71,7 +71,7 @@ func Play(s Snapshot, answer func(Snapshot, release.Query) release.Answer, see f
 			return s, false
 		}
 		switch {
-		case len(t.Asked) > 0, !equality.Semantic.DeepEqual(t.Before.Status, s.Status), t.Before.Route != s.Route,
+		case len(t.Answered) > 0, !equality.Semantic.DeepEqual(t.Before.Status, s.Status), t.Before.Route != s.Route,
 			t.Before.Workload.Target != s.Workload.Target, t.Before.Workload.Primary != s.Workload.Primary:
 		case t.Decision.Wake.After(s.Now):
 			s.Now = t.Decision.Wake
@@ -84,14 +84,14 @@ func Play(s Snapshot, answer func(Snapshot, release.Query) release.Answer, see f
 
 // answerQueries adds an answer for each unanswered query of a decision, and returns these queries.
 func answerQueries(s Snapshot, d Decision, answer func(Snapshot, release.Query) release.Answer) []release.Query {
-	var asked []release.Query
+	var answered []release.Query
 	for _, query := range d.Queries {
 		if _, ok := s.Answers.AnswerTo(query); !ok {
 			s.Answers[query.ID] = answer(s, query)
-			asked = append(asked, query)
+			answered = append(answered, query)
 		}
 	}
-	return asked
+	return answered
 }
 
 // idealSnapshot returns the snapshot of a cluster in which the release waits only for time.

@@ -15,7 +15,7 @@ func hookApproves(hook flaggerv1.CanaryWebhook, phase flaggerv1.CanaryPhase, att
 		name := hookGateName(hook)
 		query := hookQuery(s, hook, attempt, from)
 		answer, ok := s.Answers.AnswerTo(query)
-		if nextCall := askHookAgainAt(s, query.ID, from); !ok && s.Now.Before(nextCall) {
+		if nextCall := nextHookCallAt(s, query.ID, from); !ok && s.Now.Before(nextCall) {
 			g := release.NewWaitingGate(name, release.ByUser, hook.Name+" is called again at "+nextCall.UTC().Format(time.TimeOnly))
 			g.Until = nextCall
 			return g
@@ -43,9 +43,9 @@ func hookApproves(hook flaggerv1.CanaryWebhook, phase flaggerv1.CanaryPhase, att
 	}
 }
 
-// askHookAgainAt returns the time from which a hook may be called again that refused according to the status. from follows from
+// nextHookCallAt returns the time from which a hook may be called again that refused according to the status. from follows from
 // the call in the status; a later call, made when the interval was shorter, is known only from its answer.
-func askHookAgainAt(s Snapshot, id string, from time.Time) time.Time {
+func nextHookCallAt(s Snapshot, id string, from time.Time) time.Time {
 	last := s.Answers[id]
 	if from.IsZero() || last.Ended.IsZero() {
 		return from
@@ -175,21 +175,21 @@ func rolloutHookPassed(hook flaggerv1.CanaryWebhook) gate {
 	}
 }
 
-// refusedHooksAskedAt returns the time at which the hooks that refused were called; false: none refused.
-func refusedHooksAskedAt(s Snapshot) (time.Time, bool) {
-	asked := s.serin().Asked
-	if asked == nil {
+// refusedHooksCalledAt returns the time at which the hooks that refused were called; false: none refused.
+func refusedHooksCalledAt(s Snapshot) (time.Time, bool) {
+	calledAt := s.serin().Asked
+	if calledAt == nil {
 		return time.Time{}, false
 	}
-	return asked.Time, true
+	return calledAt.Time, true
 }
 
-// askRefusedHooksFrom returns the time from which those hooks may be called again, one window after the last call; zero: at once.
+// callRefusedHooksFrom returns the time from which those hooks may be called again, one window after the last call; zero: at once.
 // A recorded call in the future, from a clock that was set back, counts as a call now.
-func askRefusedHooksFrom(s Snapshot) time.Time {
-	asked, ok := refusedHooksAskedAt(s)
+func callRefusedHooksFrom(s Snapshot) time.Time {
+	calledAt, ok := refusedHooksCalledAt(s)
 	if !ok {
 		return time.Time{}
 	}
-	return s.clampToNow(asked).Add(s.Plan.Interval)
+	return s.clampToNow(calledAt).Add(s.Plan.Interval)
 }

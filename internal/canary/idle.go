@@ -15,7 +15,7 @@ import (
 func reconcileIdle(s Snapshot) Decision {
 	switch s.serin().Intent {
 	case intentCompleted, intentSkipped, intentFailed:
-		return askPostRolloutHooks(s)
+		return callPostRolloutHooks(s)
 	case intentRollback, intentCancel, intentSkip, intentFinish:
 		// A user edited the phase: what was in progress ends.
 		return s.edit().addEffects(steadyStateEffects(s)...).clearRunState().decision(nil)

@@ -36,10 +36,10 @@ const (
 // SourcesQuery checks whether the sources of all checks are reachable.
 type SourcesQuery struct{ Checks []Check }
 
-// askAgainInterval is how soon an unreachable provider is queried again; unreachableGrace is how long it does not count against
+// requeryInterval is how soon an unreachable provider is queried again; unreachableGrace is how long it does not count against
 // the release.
 const (
-	askAgainInterval = 5 * time.Second
+	requeryInterval  = 5 * time.Second
 	unreachableGrace = 60 * time.Second
 )
 

@@ -130,14 +130,14 @@ func (q pluginRoute) confirm(p *routerPluginPlan) *release.Gate {
 	apply := release.Query{
 		ID: id, Since: q.endOfOtherRoutes(), Request: RouterCalls{Plugin: q.plugin, Route: q.route, Calls: routeCalls(q.f.steps(), q.route)},
 	}
-	applied, gate := q.ask(p, apply, reasonRoutingError, fmt.Sprintf("%s is setting weight %d", q.plugin, q.route.Weights.Canary.Weight))
+	applied, gate := q.answerOrGate(p, apply, reasonRoutingError, fmt.Sprintf("%s is setting weight %d", q.plugin, q.route.Weights.Canary.Weight))
 	if gate != nil {
 		return gate
 	}
 	verify := release.Query{ID: id + "/verify", Since: applied.Ended, Request: RouterCalls{Plugin: q.plugin, Route: q.route, Calls: []RouterCall{{
 		Method: RouterVerifyWeight, Weight: q.route.Weights.Canary.Weight, Additional: q.route.Weights.Additional,
 	}}}}
-	verified, gate := q.ask(p, verify, reasonVerifyError, fmt.Sprintf("%s is verifying weight %d", q.plugin, q.route.Weights.Canary.Weight))
+	verified, gate := q.answerOrGate(p, verify, reasonVerifyError, fmt.Sprintf("%s is verifying weight %d", q.plugin, q.route.Weights.Canary.Weight))
 	if gate != nil {
 		return gate
 	}
@@ -158,8 +158,8 @@ func (q pluginRoute) confirm(p *routerPluginPlan) *release.Gate {
 	}
 }
 
-// ask returns the answer to a query whose calls have succeeded, or the gate that asks for it or that explains why not.
-func (q pluginRoute) ask(p *routerPluginPlan, query release.Query, reason, progress string) (release.Answer, *release.Gate) {
+// answerOrGate returns the answer to a query whose calls have succeeded, or the gate that sends it or that explains why not.
+func (q pluginRoute) answerOrGate(p *routerPluginPlan, query release.Query, reason, progress string) (release.Answer, *release.Gate) {
 	answer, answered := q.f.Answers.AnswerTo(query)
 	if answered && answer.Outcome == release.Yes {
 		return answer, nil

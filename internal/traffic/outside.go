@@ -4,9 +4,9 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// Question asks for the state of load balancers outside the cluster that route the traffic of a Rollout. It is sent to the API
-// of their operator, such as AWS.
-type Question struct {
+// LoadBalancerQuery queries the state of load balancers outside the cluster that route the traffic of a Rollout. It is sent to
+// the API of their operator, such as AWS.
+type LoadBalancerQuery struct {
 	Namespace string
 	// Forwards are the desired shares of the load balancers.
 	Forwards []Forward
@@ -32,18 +32,18 @@ type Portion struct {
 // Backing is a Service whose pods, those of one revision, must be reached.
 type Backing struct {
 	Service, Hash string
-	// Pods is the number of available pods of the revision. When it changes, the question must be sent again.
+	// Pods is the number of available pods of the revision. When it changes, the query must be sent again.
 	Pods int32
 }
 
-// Answer to a Question.
-type Answer struct {
+// LoadBalancerAnswer is the answer to a LoadBalancerQuery.
+type LoadBalancerAnswer struct {
 	// Holds is true if everything is as desired.
 	Holds bool
 	// Reason why it does not hold, for users.
 	Reason string
 	// Events for users.
 	Events []Event
-	// Balancers are the load balancers that were found, by their Ingresses in the order of the question; nil where none was.
+	// Balancers are the load balancers that were found, by their Ingresses in the order of the query; nil where none was.
 	Balancers []argov1.ALBStatus
 }

@@ -35,12 +35,12 @@ type Permissions struct {
 	ReportUnavailable func(message string)
 
 	mu      sync.Mutex
-	answers map[accessQuestion]accessAnswer
+	answers map[accessQuery]accessAnswer
 	// unavailable is set when the API server has refused to answer, so that it is reported once.
 	unavailable bool
 }
 
-type accessQuestion struct {
+type accessQuery struct {
 	account   othercontroller.Account
 	resource  Resource
 	namespace string
@@ -54,7 +54,7 @@ type accessAnswer struct {
 // IsPermitted is an UpdatePermission. If Serin lacks the permission for the query, every account counts as permitted: two
 // controllers that act on one release do more harm than one that waits.
 func (p *Permissions) IsPermitted(ctx context.Context, account othercontroller.Account, resource Resource, namespace string) (bool, error) {
-	q := accessQuestion{account, resource, namespace}
+	q := accessQuery{account, resource, namespace}
 	now := p.Clock.Now()
 	if known, ok := p.cachedAnswer(q, now); ok {
 		return known, nil
@@ -88,18 +88,18 @@ func (p *Permissions) IsPermitted(ctx context.Context, account othercontroller.A
 	return review.Status.Allowed, nil
 }
 
-func (p *Permissions) cachedAnswer(q accessQuestion, now time.Time) (permitted, ok bool) {
+func (p *Permissions) cachedAnswer(q accessQuery, now time.Time) (permitted, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	known, ok := p.answers[q]
 	return known.permitted, ok && now.Before(known.until)
 }
 
-func (p *Permissions) storeAnswer(q accessQuestion, permitted bool, now time.Time) {
+func (p *Permissions) storeAnswer(q accessQuery, permitted bool, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.answers == nil || len(p.answers) >= maxCachedAnswers {
-		p.answers = map[accessQuestion]accessAnswer{} // another query is cheap
+		p.answers = map[accessQuery]accessAnswer{} // another query is cheap
 	}
 	until := now.Add(refusedTTL)
 	if permitted {

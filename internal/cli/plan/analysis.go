@@ -127,19 +127,19 @@ func playAnalysis(spec argov1.AnalysisRunSpec, start, until time.Time, slowest b
 		if s.Status.Phase.Completed() {
 			return times, s.Now, s.Status.Phase
 		}
-		asked := false
+		sent := false
 		for _, query := range d.Queries {
 			request, isMeasurement := query.Request.(analysis.MeasurementRequest)
 			if _, answered := s.Answers[query.ID]; answered || !isMeasurement {
 				continue
 			}
-			asked = true
+			sent = true
 			times[request.Metric.Name]++
 			measured++
 			s.Answers[query.ID] = analysis.MeasurementResult{StartedAt: s.Now, FinishedAt: s.Now, Phase: measurementPhase(request.Metric, s.Status, slowest)}
 		}
 		switch {
-		case asked:
+		case sent:
 		case !d.Wake.After(s.Now), !until.IsZero() && d.Wake.After(until):
 			return times, s.Now, s.Status.Phase
 		default:

@@ -104,7 +104,7 @@ func (r *canaryRun) record(t canary.Transition) {
 		}
 		r.waitFor(gate.Name)
 	}
-	for _, query := range t.Asked {
+	for _, query := range t.Answered {
 		switch q := query.Request.(type) {
 		case canary.MetricQuery:
 			r.checks.add(q.Check.Index, 1)

@@ -175,16 +175,16 @@ func parse(body []byte) (float64, error) {
 }
 
 // runAnalysis creates an Analysis, waits for its outcome and deletes it, also if the context ends before.
-func (p *provider) runAnalysis(ctx context.Context, asked parsedQuery, now time.Time) (float64, error) {
-	name := analysisName(asked, p.template, now)
-	body, err := json.Marshal(newAnalysis(asked, name))
+func (p *provider) runAnalysis(ctx context.Context, query parsedQuery, now time.Time) (float64, error) {
+	name := analysisName(query, p.template, now)
+	body, err := json.Marshal(newAnalysis(query, name))
 	if err != nil {
 		return 0, err
 	}
-	if _, err := p.call(ctx, http.MethodPost, p.path("analyses", asked.namespace), body); err != nil {
+	if _, err := p.call(ctx, http.MethodPost, p.path("analyses", query.namespace), body); err != nil {
 		return 0, err
 	}
-	address := p.path("analyses", asked.namespace, name)
+	address := p.path("analyses", query.namespace, name)
 	defer func() {
 		// The Analysis is deleted even if ctx has ended.
 		_, _ = p.call(context.WithoutCancel(ctx), http.MethodDelete, address, nil)
@@ -214,21 +214,21 @@ func (p *provider) runAnalysis(ctx context.Context, asked parsedQuery, now time.
 }
 
 // analysisName returns the name of an Analysis for one query at one time. It contains a hash of both, so that names differ.
-func analysisName(asked parsedQuery, template string, now time.Time) string {
-	sum := sha256.Sum256([]byte(strings.Join([]string{template, asked.namespace, asked.name, now.Format(time.RFC3339Nano)}, "/")))
+func analysisName(query parsedQuery, template string, now time.Time) string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{template, query.namespace, query.name, now.Format(time.RFC3339Nano)}, "/")))
 	const suffix = 6
-	return asked.name[:min(len(asked.name), validation.DNS1123SubdomainMaxLength-suffix-1)] + "-" + hex.EncodeToString(sum[:])[:suffix]
+	return query.name[:min(len(query.name), validation.DNS1123SubdomainMaxLength-suffix-1)] + "-" + hex.EncodeToString(sum[:])[:suffix]
 }
 
-func newAnalysis(asked parsedQuery, name string) any {
+func newAnalysis(query parsedQuery, name string) any {
 	type object = map[string]any
-	spec := object{"timeframe": object{"recent": asked.timeframe}, "analysisDefinition": object{"name": asked.name, "namespace": asked.namespace}}
-	if len(asked.args) > 0 {
-		spec["args"] = asked.args
+	spec := object{"timeframe": object{"recent": query.timeframe}, "analysisDefinition": object{"name": query.name, "namespace": query.namespace}}
+	if len(query.args) > 0 {
+		spec["args"] = query.args
 	}
 	return object{
 		"apiVersion": version, "kind": "Analysis",
-		"metadata": object{"name": name, "namespace": asked.namespace, "labels": object{"app.kubernetes.io/managed-by": "serin"}},
+		"metadata": object{"name": name, "namespace": query.namespace, "labels": object{"app.kubernetes.io/managed-by": "serin"}},
 		"spec":     spec,
 	}
 }

@@ -53,7 +53,7 @@ type externalAnswer struct {
 	id string
 	// since is the time at which the query was first submitted, at the time at which the answer arrived; answer is nil until then.
 	since, at time.Time
-	answer    *traffic.Answer
+	answer    *traffic.LoadBalancerAnswer
 }
 
 func newMemory() *memory {
@@ -182,9 +182,9 @@ func (m *memory) recordAnswer(key types.NamespacedName, id string, now time.Time
 			e.lastAnswer = externalAnswer{id: id, since: now}
 		}
 		if answer, ok := answers[id]; ok && !answer.Ended.IsZero() && !answer.Began.Before(e.lastAnswer.since) {
-			detail, ok := answer.Detail.(traffic.Answer)
+			detail, ok := answer.Detail.(traffic.LoadBalancerAnswer)
 			if !ok { // the query could not be sent
-				detail = traffic.Answer{Reason: answer.Text}
+				detail = traffic.LoadBalancerAnswer{Reason: answer.Text}
 			}
 			e.lastAnswer.answer, e.lastAnswer.at = &detail, answer.Ended
 		}

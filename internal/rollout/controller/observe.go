@@ -35,7 +35,7 @@ type Observer struct {
 	Rival func(ctx context.Context, object *argov1.Rollout) (string, error)
 	// OtherController detects another controller that acts on the same objects; nil: it is not detected.
 	OtherController *watching.OtherController
-	// Queries sends queries of type traffic.Question about load balancers outside the cluster; nil: there are no queries.
+	// Queries sends queries of type traffic.LoadBalancerQuery about load balancers outside the cluster; nil: there are no queries.
 	Queries *queryrunner.Runner
 	// StepPlugins calls step plugins; nil: they are off.
 	StepPlugins *StepPlugins

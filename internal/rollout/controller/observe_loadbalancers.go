@@ -32,12 +32,12 @@ func (o *Observer) observeLoadBalancers(_ context.Context, s *observation) error
 	}
 	s.snapshot.Router.ExternalLoadBalancer = true
 	key := queryrunner.Key{NamespacedName: s.key(), UID: s.object.UID}
-	question, due := s.externalQuestion()
+	request, due := s.externalRequest()
 	if !due {
 		o.memory.recordAnswer(s.key(), "", s.snapshot.Now, nil)
 		return o.Queries.Submit(key, nil)
 	}
-	query, err := newQuery(question)
+	query, err := newQuery(request)
 	if err != nil {
 		return fmt.Errorf("encode the query about Rollout %s: %w", s.key(), err)
 	}
@@ -76,14 +76,14 @@ func (a externalAnswer) dueQueries(query release.Query, now time.Time) []release
 	return []release.Query{query}
 }
 
-// externalQuestion returns the question of the query about a Rollout; false: there is no query.
-func (s *observation) externalQuestion() (traffic.Question, bool) {
+// externalRequest returns the request of the query about a Rollout; false: there is no query.
+func (s *observation) externalRequest() (traffic.LoadBalancerQuery, bool) {
 	snapshot := s.snapshot
 	snapshot.Spec = s.spec
 	weighed, targets := rollout.ExternalConfirmations(snapshot)
-	question := traffic.Question{Namespace: s.object.Namespace}
+	request := traffic.LoadBalancerQuery{Namespace: s.object.Namespace}
 	if weighed {
-		question.Forwards = s.forwards
+		request.Forwards = s.forwards
 	}
 	for _, b := range targets {
 		backing := traffic.Backing{Service: b.Service, Hash: b.Hash}
@@ -92,23 +92,23 @@ func (s *observation) externalQuestion() (traffic.Question, bool) {
 				backing.Pods = rs.Available
 			}
 		}
-		question.Backings = append(question.Backings, backing)
+		request.Backings = append(request.Backings, backing)
 	}
-	return question, len(question.Forwards) > 0 || len(question.Backings) > 0
+	return request, len(request.Forwards) > 0 || len(request.Backings) > 0
 }
 
-// newQuery returns a query whose ID is derived from its question: another weight is another query.
-func newQuery(q traffic.Question) (release.Query, error) {
-	text, err := json.Marshal(q)
+// newQuery returns a query whose ID is derived from its request: another weight is another query.
+func newQuery(request traffic.LoadBalancerQuery) (release.Query, error) {
+	text, err := json.Marshal(request)
 	if err != nil {
 		return release.Query{}, err
 	}
 	sum := sha256.Sum256(text)
-	return release.Query{ID: hex.EncodeToString(sum[:]), Request: q}, nil
+	return release.Query{ID: hex.EncodeToString(sum[:]), Request: request}, nil
 }
 
 // useAnswer adds an answer to the snapshot; nil: there is none yet.
-func (s *observation) useAnswer(answer *traffic.Answer) {
+func (s *observation) useAnswer(answer *traffic.LoadBalancerAnswer) {
 	router := &s.snapshot.Router
 	if answer == nil {
 		router.Confirmed, router.UnconfirmedReason = new(false), textFirstAnswerPending

@@ -67,7 +67,7 @@ func (p *fakeCluster) unasked() {
 }
 
 // hears answers a query, and reconciles until nothing is written.
-func (p *fakeCluster) hears(q queryrunner.RunningQuery, answer traffic.Answer) {
+func (p *fakeCluster) hears(q queryrunner.RunningQuery, answer traffic.LoadBalancerAnswer) {
 	p.Helper()
 	p.reconciler.Queries.FinishQuery(q, release.Answer{Detail: answer})
 	p.settle()
@@ -75,7 +75,7 @@ func (p *fakeCluster) hears(q queryrunner.RunningQuery, answer traffic.Answer) {
 
 // weighted returns the weight of the canary in a query.
 func weighted(q queryrunner.RunningQuery) int {
-	return q.Query.Request.(traffic.Question).Forwards[0].Shares[0].Weight
+	return q.Query.Request.(traffic.LoadBalancerQuery).Forwards[0].Shares[0].Weight
 }
 
 func (p *fakeCluster) verified() *bool {
@@ -84,8 +84,8 @@ func (p *fakeCluster) verified() *bool {
 }
 
 var (
-	late = traffic.Answer{Reason: "it has weight 0, and 10 is wanted", Events: []traffic.Event{{Warning: true, Reason: "TargetGroupUnverified", Message: "it has weight 0, and 10 is wanted"}}}
-	held = traffic.Answer{
+	late = traffic.LoadBalancerAnswer{Reason: "it has weight 0, and 10 is wanted", Events: []traffic.Event{{Warning: true, Reason: "TargetGroupUnverified", Message: "it has weight 0, and 10 is wanted"}}}
+	held = traffic.LoadBalancerAnswer{
 		Holds: true, Events: []traffic.Event{{Reason: "TargetGroupVerified", Message: "it has the weights"}},
 		Balancers: []argov1.ALBStatus{{Ingress: "shop", LoadBalancer: argov1.AWSResourceRef{Name: "shop", ARN: "arn:shop"}}},
 	}

@@ -2,7 +2,7 @@
 // weights of the Ingresses, and their target groups the pods of a Service.
 //
 // It knows how to query AWS and the bindings in the cluster; package alb interprets the results. It must not know phases,
-// steps or any reconciler, and nothing waits for it: questions come from a query runner.
+// steps or any reconciler, and nothing waits for it: queries come from a query runner.
 package verification
 
 import (
@@ -27,13 +27,13 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/alb"
 )
 
-// questionTimeout limits all calls for one question.
-const questionTimeout = 30 * time.Second
+// queryTimeout limits all calls for one query.
+const queryTimeout = 30 * time.Second
 
 // bindingKind is the kind that binds a target group to a Service.
 const bindingKind = "TargetGroupBinding"
 
-// Verifier answers questions by queries to AWS.
+// Verifier answers queries by calls of AWS.
 type Verifier struct {
 	// cluster reads from the API server: bindings and pods are not watched for this.
 	cluster  client.Reader
@@ -56,15 +56,15 @@ func New(cluster client.Reader, out *outbound.Client, o Options) (*Verifier, err
 	return &Verifier{cluster: cluster, amazon: newAmazon(out, o.Tag), bindings: gv.WithKind(bindingKind)}, nil
 }
 
-// Ask executes a query whose request is a traffic.Question. The detail of the answer is a traffic.Answer.
-func (v *Verifier) Ask(ctx context.Context, _ queryrunner.Key, query release.Query) release.Answer {
-	question, ok := query.Request.(traffic.Question)
+// Send executes a query whose request is a traffic.LoadBalancerQuery. The detail of the answer is a traffic.LoadBalancerAnswer.
+func (v *Verifier) Send(ctx context.Context, _ queryrunner.Key, query release.Query) release.Answer {
+	request, ok := query.Request.(traffic.LoadBalancerQuery)
 	if !ok {
-		return release.Answer{Outcome: release.Broken, Text: "nothing is asked about load balancers"}
+		return release.Answer{Outcome: release.Broken, Text: "the query is not about load balancers"}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, questionTimeout, fmt.Errorf("no answer within %s", questionTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, fmt.Errorf("no answer within %s", queryTimeout))
 	defer cancel()
-	found := v.answer(ctx, question)
+	found := v.answer(ctx, request)
 	outcome := release.No
 	if found.Holds {
 		outcome = release.Yes
@@ -84,8 +84,8 @@ const (
 
 // answer verifies everything, so that each event is reported, and stops at the first call that fails: the others would fail
 // too.
-func (v *Verifier) answer(ctx context.Context, q traffic.Question) traffic.Answer {
-	out := traffic.Answer{Holds: true}
+func (v *Verifier) answer(ctx context.Context, q traffic.LoadBalancerQuery) traffic.LoadBalancerAnswer {
+	out := traffic.LoadBalancerAnswer{Holds: true}
 	add := func(event traffic.Event) (proceed bool) {
 		out.Events = append(out.Events, event)
 		if event.Warning && out.Holds {

@@ -61,8 +61,8 @@ func useRegion(t *testing.T, r *albtest.Region) {
 	}
 }
 
-func questionWithWeight20() traffic.Question {
-	return traffic.Question{Namespace: "web", Forwards: []traffic.Forward{{
+func queryOfWeight20() traffic.LoadBalancerQuery {
+	return traffic.LoadBalancerQuery{Namespace: "web", Forwards: []traffic.Forward{{
 		Ingress: "shop", Hosts: []string{"dualstack.shop-1.eu-west-1.elb.amazonaws.com"},
 		Shares: []traffic.Portion{{Service: "cart-canary", Port: "80", Weight: 20}, {Service: "cart-stable", Port: "80", Weight: 80}},
 	}}}
@@ -90,17 +90,17 @@ func verifierOf(t *testing.T, cluster client.Reader) *Verifier {
 	return v
 }
 
-func ask(t *testing.T, v *Verifier, q traffic.Question) (traffic.Answer, release.Answer) {
+func send(t *testing.T, v *Verifier, q traffic.LoadBalancerQuery) (traffic.LoadBalancerAnswer, release.Answer) {
 	t.Helper()
-	answer := v.Ask(t.Context(), queryrunner.Key{}, release.Query{Request: q})
-	detail, ok := answer.Detail.(traffic.Answer)
+	answer := v.Send(t.Context(), queryrunner.Key{}, release.Query{Request: q})
+	detail, ok := answer.Detail.(traffic.LoadBalancerAnswer)
 	if !ok {
 		t.Fatalf("%+v has no detail", answer)
 	}
 	return detail, answer
 }
 
-func eventTexts(a traffic.Answer) string {
+func eventTexts(a traffic.LoadBalancerAnswer) string {
 	var lines []string
 	for _, e := range a.Events {
 		lines = append(lines, e.Reason+": "+e.Message)
@@ -113,7 +113,7 @@ func TestWeightsAreVerifiedAcrossPagesAndListeners(t *testing.T) {
 		r := shopRegion()
 		r.PageSize = size
 		useRegion(t, r)
-		got, answer := ask(t, verifier(t), questionWithWeight20())
+		got, answer := send(t, verifier(t), queryOfWeight20())
 		if !got.Holds || answer.Outcome != release.Yes || eventTexts(got) != "TargetGroupVerified: Ingress shop: load balancer has cart-canary=20 cart-stable=80" {
 			t.Fatalf("pages of %d: %+v", size, got)
 		}
@@ -134,41 +134,43 @@ func TestWeightsAreVerifiedAcrossPagesAndListeners(t *testing.T) {
 
 func TestDifferencesAreReported(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*albtest.Region, *traffic.Question)
+		change func(*albtest.Region, *traffic.LoadBalancerQuery)
 		want   string
 	}{
 		"one listener is late": {
-			func(r *albtest.Region, _ *traffic.Question) {
+			func(r *albtest.Region, _ *traffic.LoadBalancerQuery) {
 				r.Balancers[1].Listeners[1] = []map[string]int{{canary: 0, stable: 100}}
 			},
 			"TargetGroupUnverified: Ingress shop: load balancer shop gives Service cart-canary weight 0, and 20 is wanted",
 		},
 		"no load balancer yet": {
-			func(_ *albtest.Region, q *traffic.Question) { q.Forwards[0].Hosts = nil },
+			func(_ *albtest.Region, q *traffic.LoadBalancerQuery) { q.Forwards[0].Hosts = nil },
 			"LoadBalancerNotFound: Ingress shop has no load balancer in its status yet",
 		},
 		"one of elsewhere": {
-			func(_ *albtest.Region, q *traffic.Question) { q.Forwards[0].Hosts = []string{"elsewhere.example.com"} },
+			func(_ *albtest.Region, q *traffic.LoadBalancerQuery) {
+				q.Forwards[0].Hosts = []string{"elsewhere.example.com"}
+			},
 			"LoadBalancerNotFound: Ingress shop: AWS knows no load balancer elsewhere.example.com in this region",
 		},
 		"no right": {
-			func(r *albtest.Region, _ *traffic.Question) {
+			func(r *albtest.Region, _ *traffic.LoadBalancerQuery) {
 				r.Refuse = map[string]string{"DescribeTags": "AccessDenied"}
 			},
 			"TargetGroupVerifyError: The weights of Ingress shop cannot be verified: AWS refuses DescribeTags (AccessDenied): allow the role of the controller elasticloadbalancing:DescribeTags\nWeightVerifyError: Failed to verify weight: The weights of Ingress shop cannot be verified: AWS refuses DescribeTags (AccessDenied): allow the role of the controller elasticloadbalancing:DescribeTags",
 		},
 		"too many calls": {
-			func(r *albtest.Region, _ *traffic.Question) {
+			func(r *albtest.Region, _ *traffic.LoadBalancerQuery) {
 				r.Refuse = map[string]string{"DescribeRules": "Throttling"}
 			},
 			"TargetGroupVerifyError: The weights of Ingress shop cannot be verified: AWS refuses DescribeRules: Throttling\nWeightVerifyError: Failed to verify weight: The weights of Ingress shop cannot be verified: AWS refuses DescribeRules: Throttling",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, q := shopRegion(), questionWithWeight20()
+			r, q := shopRegion(), queryOfWeight20()
 			c.change(r, &q)
 			useRegion(t, r)
-			got, answer := ask(t, verifier(t), q)
+			got, answer := send(t, verifier(t), q)
 			if got.Holds || answer.Outcome != release.No || eventTexts(got) != c.want || !strings.HasSuffix(c.want, got.Reason) {
 				t.Errorf("got %+v, want %s", got, c.want)
 			}
@@ -179,17 +181,17 @@ func TestDifferencesAreReported(t *testing.T) {
 // TestEveryIngressIsVerified: the second Ingress is verified although the first one differs, so that both are reported. A
 // call that fails ends the verification.
 func TestEveryIngressIsVerified(t *testing.T) {
-	r, q := shopRegion(), questionWithWeight20()
+	r, q := shopRegion(), queryOfWeight20()
 	useRegion(t, r)
 	first := q.Forwards[0]
 	first.Ingress = "intranet"
 	q.Forwards = []traffic.Forward{first, q.Forwards[0]}
-	got, _ := ask(t, verifier(t), q)
+	got, _ := send(t, verifier(t), q)
 	if got.Holds || len(got.Balancers) != 2 || len(got.Events) != 2 || got.Events[0].Reason != reasonUnverified || got.Events[1].Reason != reasonVerified {
 		t.Errorf("got %+v", got)
 	}
 	r.Refuse = map[string]string{"DescribeLoadBalancers": "Throttling"}
-	if got, _ = ask(t, verifier(t), q); got.Holds || len(got.Events) != 2 || got.Events[1].Reason != reasonWeight || got.Events[1].Message != "Failed to verify weight: "+got.Events[0].Message {
+	if got, _ = send(t, verifier(t), q); got.Holds || len(got.Events) != 2 || got.Events[1].Reason != reasonWeight || got.Events[1].Message != "Failed to verify weight: "+got.Events[0].Message {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -206,7 +208,7 @@ func TestCallsThatFail(t *testing.T) {
 			useRegion(t, shopRegion())
 			t.Setenv("AWS_DEFAULT_REGION", "")
 			t.Setenv(c.variable, c.value)
-			got, _ := ask(t, verifier(t), questionWithWeight20())
+			got, _ := send(t, verifier(t), queryOfWeight20())
 			if got.Holds || got.Events[0].Reason != reasonError || !strings.Contains(got.Reason, c.want) {
 				t.Errorf("got %+v", got)
 			}
@@ -217,8 +219,8 @@ func TestCallsThatFail(t *testing.T) {
 	}
 }
 
-func questionAboutPods() traffic.Question {
-	return traffic.Question{Namespace: "web", Backings: []traffic.Backing{{Service: "cart", Hash: "new", Pods: 1}}}
+func queryOfPods() traffic.LoadBalancerQuery {
+	return traffic.LoadBalancerQuery{Namespace: "web", Backings: []traffic.Backing{{Service: "cart", Hash: "new", Pods: 1}}}
 }
 
 func boundObjects() []client.Object {
@@ -257,7 +259,7 @@ func TestTargetGroupsHaveThePodsOfTheNewRevision(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			useRegion(t, &albtest.Region{Targets: map[string][]albtest.Target{stable: c.targets}})
-			if got, _ := ask(t, verifier(t, boundObjects()...), questionAboutPods()); eventTexts(got) != c.want {
+			if got, _ := send(t, verifier(t, boundObjects()...), queryOfPods()); eventTexts(got) != c.want {
 				t.Errorf("got %s, want %s", eventTexts(got), c.want)
 			}
 		})
@@ -271,7 +273,7 @@ func TestAServiceWithoutBindingsIsNotVerified(t *testing.T) {
 		if name == "of nodes" {
 			objects[2].(*unstructured.Unstructured).Object["spec"].(map[string]any)["targetType"] = "instance"
 		}
-		if got, _ := ask(t, verifier(t, objects...), questionAboutPods()); !got.Holds || len(r.Calls) > 0 {
+		if got, _ := send(t, verifier(t, objects...), queryOfPods()); !got.Holds || len(r.Calls) > 0 {
 			t.Errorf("%s: got %+v, and AWS received %v", name, got, r.Calls)
 		}
 	}
@@ -280,12 +282,12 @@ func TestAServiceWithoutBindingsIsNotVerified(t *testing.T) {
 func TestNoPodIsReady(t *testing.T) {
 	useRegion(t, &albtest.Region{})
 	objects := boundObjects()[1:]
-	if got, _ := ask(t, verifier(t, objects...), questionAboutPods()); got.Holds || got.Reason != "Service cart: no pod of new is ready" {
+	if got, _ := send(t, verifier(t, objects...), queryOfPods()); got.Holds || got.Reason != "Service cart: no pod of new is ready" {
 		t.Errorf("got %+v", got)
 	}
-	none := questionAboutPods()
+	none := queryOfPods()
 	none.Backings[0].Pods = 0
-	if got, _ := ask(t, verifier(t, objects...), none); !got.Holds {
+	if got, _ := send(t, verifier(t, objects...), none); !got.Holds {
 		t.Errorf("no pods are desired, but it waits for some: %+v", got)
 	}
 }
@@ -303,11 +305,11 @@ func (r failingReader) List(context.Context, client.ObjectList, ...client.ListOp
 func TestBindingsThatCannotBeRead(t *testing.T) {
 	useRegion(t, &albtest.Region{})
 	resource := schema.GroupResource{Group: "elbv2.k8s.aws", Resource: "targetgroupbindings"}
-	got, _ := ask(t, verifierOf(t, failingReader{err: apierrors.NewForbidden(resource, "", nil)}), questionAboutPods())
+	got, _ := send(t, verifierOf(t, failingReader{err: apierrors.NewForbidden(resource, "", nil)}), queryOfPods())
 	if got.Holds || got.Reason != "The target groups of Service cart cannot be verified: the controller may not list TargetGroupBindings: give it that right" {
 		t.Errorf("got %+v", got)
 	}
-	if got, _ = ask(t, verifierOf(t, failingReader{err: apierrors.NewNotFound(resource, "")}), questionAboutPods()); !got.Holds {
+	if got, _ = send(t, verifierOf(t, failingReader{err: apierrors.NewNotFound(resource, "")}), queryOfPods()); !got.Holds {
 		t.Errorf("the cluster does not know the kind, but it waits: %+v", got)
 	}
 }
