@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/cluster"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -44,7 +45,7 @@ func readDefinitions(ctx context.Context, readOwn func() (*store.Definitions, er
 	if err != nil {
 		return nil, fmt.Errorf("read Serin's definitions: %w", err)
 	}
-	routes, err := store.Routes(ctx, slices.Concat(WeightKinds, SubsetKinds)...)
+	routes, err := store.Routes(ctx, slices.Concat(cluster.WeightKinds, cluster.SubsetKinds)...)
 	if err != nil {
 		return nil, err
 	}

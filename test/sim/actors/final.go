@@ -10,13 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/cluster"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
 // commonKinds are the kinds whose objects belong to the final state for every API.
 var commonKinds = slices.Concat([]schema.GroupKind{
 	DeploymentKind, DaemonSetKind, ServiceKind, ConfigMapKind, SecretKind, AutoscalerKind,
-}, WeightKinds, SubsetKinds)
+}, cluster.WeightKinds, cluster.SubsetKinds)
 
 // FinalState returns the objects of these kinds that exist at the end of a run, one per line, as normalize returns them.
 func FinalState(w *sim.World, kinds []schema.GroupKind, normalize func(schema.GroupKind, *store.Version) map[string]any) string {

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // The traffic providers that are simulated. Without one, the numbers of pods, or the selectors of Services, determine the
@@ -18,33 +17,6 @@ const (
 	Gloo       = "gloo"
 	Consul     = "consul"
 )
-
-// The kinds of objects that routers read.
-var (
-	VirtualServiceKind  = schema.GroupKind{Group: "networking.istio.io", Kind: "VirtualService"}
-	DestinationRuleKind = schema.GroupKind{Group: "networking.istio.io", Kind: "DestinationRule"}
-	HTTPRouteKind       = schema.GroupKind{Group: "gateway.networking.k8s.io", Kind: "HTTPRoute"}
-	OpenShiftRouteKind  = schema.GroupKind{Group: "route.openshift.io", Kind: "Route"}
-	HTTPProxyKind       = schema.GroupKind{Group: "projectcontour.io", Kind: "HTTPProxy"}
-	RouteTableKind      = schema.GroupKind{Group: "gateway.solo.io", Kind: "RouteTable"}
-	ServiceResolverKind = schema.GroupKind{Group: "consul.hashicorp.com", Kind: "ServiceResolver"}
-	ServiceSplitterKind = schema.GroupKind{Group: "consul.hashicorp.com", Kind: "ServiceSplitter"}
-)
-
-// WeightKinds are the kinds of the objects that contain weights.
-var WeightKinds = []schema.GroupKind{VirtualServiceKind, HTTPRouteKind, OpenShiftRouteKind, HTTPProxyKind, RouteTableKind, ServiceSplitterKind}
-
-// SubsetKinds are the kinds of the objects that contain subsets of pods.
-var SubsetKinds = []schema.GroupKind{DestinationRuleKind, ServiceResolverKind}
-
-// RouteKind returns the kind of the object that contains the weights of a provider, or false if there is none.
-func RouteKind(provider string) (schema.GroupKind, bool) {
-	i := slices.Index([]string{Istio, GatewayAPI, OpenShift, Contour, Gloo, Consul}, provider)
-	if i < 0 {
-		return schema.GroupKind{}, false
-	}
-	return WeightKinds[i], true
-}
 
 // Destinations returns the destinations of each rule of a route with their weights, without mirrors. They are not copied, so
 // that the caller can modify them.

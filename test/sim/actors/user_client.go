@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/cluster"
 )
 
 // Namespace is the namespace of all objects that users create.
@@ -133,14 +134,14 @@ func (c UserClient) DeleteOf(release types.NamespacedName, name string, kind sch
 
 // DeleteRoute deletes the route of a release as a user, if its provider has one, and reports whether it was deleted.
 func (c UserClient) DeleteRoute(release types.NamespacedName, apex, provider string) bool {
-	kind, ok := RouteKind(provider)
+	kind, ok := cluster.RouteKind(provider)
 	return ok && c.DeleteOf(release, apex, kind)
 }
 
 // EditRouteWeights writes weights into the route of a release as a user, if its provider has one.
 func (c UserClient) EditRouteWeights(release types.NamespacedName, apex, provider string, canary func(map[string]any) bool, s *sim.Stream) {
 	weight := sim.Pick(s, 0, 0, 5, 33, 77, 100)
-	kind, ok := RouteKind(provider)
+	kind, ok := cluster.RouteKind(provider)
 	if ok && c.Write("user", apex, kind, func(o map[string]any) bool { return SetCanaryWeight(o, canary, int64(weight)) }) {
 		c.TraceAction(release, "write weight %d", weight)
 	}

@@ -7,11 +7,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/serin-dev/serin/test/sim/actors"
+	"github.com/serin-dev/serin/test/sim/cluster"
 )
 
 // isCopied reports whether a GitOps tool has a copy of an object.
 func (r *Release) isCopied(copies actors.Copies, kind schema.GroupKind, name string) bool {
-	route, hasRoute := actors.RouteKind(r.Provider)
+	route, hasRoute := cluster.RouteKind(r.Provider)
 	switch kind {
 	case actors.DeploymentKind:
 		return name == r.Target
@@ -35,7 +36,7 @@ func (k *Canaries) writeCopies(r *Release, copies actors.Copies) {
 	if copies.Selectors {
 		k.writeField(r, r.Apex, actors.ServiceKind, func(spec map[string]any) { spec["selector"] = map[string]any{"app": r.Target} })
 	}
-	if kind, ok := actors.RouteKind(r.Provider); ok && copies.Weights {
+	if kind, ok := cluster.RouteKind(r.Provider); ok && copies.Weights {
 		k.writeField(r, r.Apex, kind, func(spec map[string]any) { actors.SetCanaryWeight(map[string]any{"spec": spec}, r.isCanary, 0) })
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/test/sim/actors"
+	"github.com/serin-dev/serin/test/sim/cluster"
 	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
@@ -134,11 +135,11 @@ func mayChange(h oracle.Write, path string) bool {
 		return path == "spec/selector" || path == "spec/ports" || path == "spec/trafficDistribution" || path == "metadata/annotations"
 	case actors.AutoscalerKind:
 		return strings.HasSuffix(h.Key.Name, primarySuffix)
-	case actors.VirtualServiceKind:
+	case cluster.VirtualServiceKind:
 		return path == "metadata/annotations" || path == "metadata/labels" || path == "spec/http" || path == "spec/tcp" || path == "spec/hosts" || path == "spec/gateways"
-	case actors.DestinationRuleKind:
+	case cluster.DestinationRuleKind:
 		return path == "metadata/annotations" || path == "metadata/labels" || path == "spec/host" || path == "spec/trafficPolicy"
-	case actors.HTTPRouteKind:
+	case cluster.HTTPRouteKind:
 		return path == "metadata/annotations" || path == "metadata/labels" || path == "spec/rules" || path == "spec/hostnames" || path == "spec/parentRefs"
 	default:
 		return false

@@ -14,6 +14,7 @@ import (
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/test/sim/actors"
+	"github.com/serin-dev/serin/test/sim/cluster"
 	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
@@ -32,9 +33,9 @@ func (r *record) apexName() string {
 func (r *record) routeKind() schema.GroupKind {
 	switch provider := r.canary.Spec.Provider; {
 	case provider == "istio":
-		return actors.VirtualServiceKind
+		return cluster.VirtualServiceKind
 	case strings.HasPrefix(provider, "gatewayapi"):
-		return actors.HTTPRouteKind
+		return cluster.HTTPRouteKind
 	default:
 		return schema.GroupKind{}
 	}
@@ -62,9 +63,9 @@ func (r *record) objectKeys() []oracle.ObjectKey {
 	}
 	if kind := r.routeKind(); kind.Kind != "" {
 		add(kind, apex)
-		if kind == actors.VirtualServiceKind {
-			add(actors.DestinationRuleKind, apex+primarySuffix)
-			add(actors.DestinationRuleKind, apex+"-canary")
+		if kind == cluster.VirtualServiceKind {
+			add(cluster.DestinationRuleKind, apex+primarySuffix)
+			add(cluster.DestinationRuleKind, apex+"-canary")
 		}
 	}
 	if ref := r.canary.Spec.AutoscalerRef; ref != nil {
@@ -94,7 +95,7 @@ func (r *record) weightsOf(v *store.Version) weights {
 	primary, canary := r.apexName()+primarySuffix, r.apexName()+"-canary"
 	var out weights
 	rules, receivers := actors.Items(spec["http"]), "route"
-	if v.Kind() == actors.HTTPRouteKind {
+	if v.Kind() == cluster.HTTPRouteKind {
 		rules, receivers = actors.Items(spec["rules"]), "backendRefs"
 	} else if len(rules) == 0 {
 		rules = actors.Items(spec["tcp"])
@@ -104,7 +105,7 @@ func (r *record) weightsOf(v *store.Version) weights {
 		sum := 0
 		for _, to := range actors.Items(rule[receivers]) {
 			name, _ := to["name"].(string)
-			if v.Kind() == actors.VirtualServiceKind {
+			if v.Kind() == cluster.VirtualServiceKind {
 				name, _ = nested(to, "destination")["host"].(string)
 			}
 			weight, isInteger := integer(to["weight"])

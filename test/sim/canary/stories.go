@@ -124,11 +124,11 @@ func routeDeletedWithAWeight() Story {
 		{When: phaseIs(flaggerv1.CanaryPhaseInitialized), After: 5 * time.Minute, Do: func(p *users, r *Release) {
 			p.UserClient.DuringWrite(store.Create, actors.ServiceKind, false, func() {
 				p.UserClient.DeleteRoute(r.Key, r.Apex, r.Provider)
-				p.UserClient.Reconnect(actors.HTTPRouteKind)
+				p.UserClient.Reconnect(cluster.HTTPRouteKind)
 			})
 			p.UserClient.DeleteOf(r.Key, r.Apex+"-canary", actors.ServiceKind)
-			p.UserClient.Write("user", r.Apex, actors.HTTPRouteKind, func(o map[string]any) bool { return actors.SetCanaryWeight(o, r.isCanary, 77) })
-			p.UserClient.Reconnect(actors.ServiceKind, actors.HTTPRouteKind)
+			p.UserClient.Write("user", r.Apex, cluster.HTTPRouteKind, func(o map[string]any) bool { return actors.SetCanaryWeight(o, r.isCanary, 77) })
+			p.UserClient.Reconnect(actors.ServiceKind, cluster.HTTPRouteKind)
 		}},
 	}, End: flaggerv1.CanaryPhaseInitialized}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/serin-dev/serin/test/sim/actors"
+	"github.com/serin-dev/serin/test/sim/cluster"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -25,7 +26,7 @@ func describeWrite(e *store.Event) string {
 		return fmt.Sprintf(" version=%s nodes=%v", actors.Labels(nested(spec, "template"))["version"], nested(spec, "template", "spec")["nodeSelector"])
 	case actors.ServiceKind:
 		return fmt.Sprintf(" selector=%v", spec["selector"])
-	case actors.VirtualServiceKind, actors.HTTPRouteKind:
+	case cluster.VirtualServiceKind, cluster.HTTPRouteKind:
 		var weights []string
 		for _, destinations := range actors.Destinations(e.New.Content()) {
 			for _, to := range destinations {

@@ -19,7 +19,7 @@ import (
 type Route struct {
 	Release   types.NamespacedName
 	Namespace string
-	// Provider is kubernetes, or a key of routeKinds, with a version for gatewayapi.
+	// Provider is kubernetes, or a name that RouteKind knows, with a version for gatewayapi.
 	Provider string
 	// Apex is the Service that clients call, and the name of the route; Primary and Canary are the other Services.
 	Apex, Primary, Canary string
@@ -157,7 +157,7 @@ func (g *Gateway) observe(event any) {
 	}
 	e := write.Event
 	switch e.Kind {
-	case serviceKind, sliceKind, virtualServiceKind, httpRouteKind, openShiftRouteKind, httpProxyKind, routeTableKind, serviceSplitterKind:
+	case serviceKind, sliceKind, VirtualServiceKind, HTTPRouteKind, OpenShiftRouteKind, HTTPProxyKind, RouteTableKind, ServiceSplitterKind:
 	default:
 		return
 	}
@@ -240,8 +240,8 @@ func (v *view) update(kind schema.GroupKind, key types.NamespacedName, now *stor
 
 // kind returns the kind of the route object, or an empty kind.
 func (r Route) kind() schema.GroupKind {
-	provider, _, _ := strings.Cut(r.Provider, ":")
-	return routeKinds[provider]
+	kind, _ := RouteKind(r.Provider)
+	return kind
 }
 
 // view returns what a replica knows of a release.
@@ -482,14 +482,14 @@ func (g *Gateway) writeAccepted(route Route, e *store.Event) {
 
 // rejectFirst makes Consul report that it does not accept a change that it applies late.
 func (g *Gateway) rejectFirst(e *store.Event) {
-	if e.Kind == serviceSplitterKind && g.reports(e) {
+	if e.Kind == ServiceSplitterKind && g.reports(e) {
 		g.cluster.schedule(0, func() { g.writeStatus(e, false) })
 	}
 }
 
 // reports reports whether a change of a route changes its status.
 func (g *Gateway) reports(e *store.Event) bool {
-	return g.writesStatus && e.Type != store.Deleted && slices.Contains([]schema.GroupKind{httpRouteKind, httpProxyKind, serviceSplitterKind}, e.Kind)
+	return g.writesStatus && e.Type != store.Deleted && slices.Contains([]schema.GroupKind{HTTPRouteKind, HTTPProxyKind, ServiceSplitterKind}, e.Kind)
 }
 
 // writeStatus writes whether a generation of a route is accepted, unless a newer one is being delivered.
@@ -504,10 +504,10 @@ func (g *Gateway) writeStatus(e *store.Event, accepted bool) {
 	}
 	status := map[string]any{"conditions": []any{condition}}
 	switch e.Kind {
-	case httpProxyKind:
+	case HTTPProxyKind:
 		condition["type"], condition["reason"] = "Valid", "Valid"
 		status["currentStatus"] = "valid"
-	case serviceSplitterKind:
+	case ServiceSplitterKind:
 		delete(condition, "observedGeneration")
 		if condition["type"] = "Synced"; !accepted {
 			condition["status"], condition["reason"] = "False", "ConsulAgentError"

@@ -4,28 +4,11 @@ import (
 	"cmp"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
 // This file contains what a gateway reads from routes. It follows the documentation of their APIs and shares no code with the
 // renderers.
-
-var (
-	virtualServiceKind  = schema.GroupKind{Group: "networking.istio.io", Kind: "VirtualService"}
-	httpRouteKind       = schema.GroupKind{Group: "gateway.networking.k8s.io", Kind: "HTTPRoute"}
-	openShiftRouteKind  = schema.GroupKind{Group: "route.openshift.io", Kind: "Route"}
-	httpProxyKind       = schema.GroupKind{Group: "projectcontour.io", Kind: "HTTPProxy"}
-	routeTableKind      = schema.GroupKind{Group: "gateway.solo.io", Kind: "RouteTable"}
-	serviceSplitterKind = schema.GroupKind{Group: "consul.hashicorp.com", Kind: "ServiceSplitter"}
-)
-
-// routeKinds are the kinds of the route objects, by provider without its version.
-var routeKinds = map[string]schema.GroupKind{
-	"istio": virtualServiceKind, "gatewayapi": httpRouteKind, "openshift": openShiftRouteKind, "contour": httpProxyKind,
-	"gloo": routeTableKind, "consul": serviceSplitterKind,
-}
 
 // rule is one rule of a route.
 type rule struct {
@@ -45,15 +28,15 @@ func rulesOf(v *store.Version) []rule {
 	}
 	spec, namespace := object(v.Content(), "spec"), v.Key().Namespace
 	switch v.Kind() {
-	case httpRouteKind:
+	case HTTPRouteKind:
 		return gatewayRules(spec, namespace)
-	case openShiftRouteKind:
+	case OpenShiftRouteKind:
 		return openShiftRules(spec)
-	case httpProxyKind:
+	case HTTPProxyKind:
 		return contourRules(spec)
-	case routeTableKind:
+	case RouteTableKind:
 		return glooRules(spec)
-	case serviceSplitterKind:
+	case ServiceSplitterKind:
 		return consulRules(spec, v.Key().Name)
 	default:
 		return istioRules(spec, namespace)

@@ -6,6 +6,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim/actors"
+	"github.com/serin-dev/serin/test/sim/cluster"
 )
 
 // writeCopies writes all fields that differ from the copies of a GitOps tool.
@@ -26,7 +27,7 @@ func (k *Rollouts) writeCopies(r *Release, copies actors.Copies) {
 			}) || wrote
 		}
 	}
-	if kind, ok := actors.RouteKind(r.Provider); ok && copies.Weights {
+	if kind, ok := cluster.RouteKind(r.Provider); ok && copies.Weights {
 		sides, _ := sidesOf(&r.Spec)
 		canary := func(destination map[string]any) bool { return sides.isCanary(destinationOf(destination), "") } // as it was when the copy was made
 		wrote = k.UserClient.Write("gitops", r.apex(), kind, func(o map[string]any) bool { return actors.SetCanaryWeight(o, canary, 0) }) || wrote

@@ -8,6 +8,7 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/actors"
+	"github.com/serin-dev/serin/test/sim/cluster"
 	"github.com/serin-dev/serin/test/sim/oracle"
 )
 
@@ -85,7 +86,7 @@ func (c *gradualAborts) gradualRollbacks(event any) []oracle.GradualRollback {
 		return nil
 	}
 	share := 0
-	for _, kind := range actors.WeightKinds {
+	for _, kind := range cluster.WeightKinds {
 		share = max(share, r.canaryWeight(c.World.Server.Peek(kind, r.Key)))
 	}
 	return []oracle.GradualRollback{{

@@ -13,6 +13,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim/actors"
+	"github.com/serin-dev/serin/test/sim/cluster"
 	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
@@ -36,13 +37,13 @@ func (c *documentedFields) mayChange(h oracle.Write, path string) bool {
 		return path == "spec/replicas" || path == "metadata/annotations"
 	case actors.ServiceKind:
 		return path == "spec/selector" || path == "metadata/annotations"
-	case actors.VirtualServiceKind:
+	case cluster.VirtualServiceKind:
 		return path == "spec/http" || path == "metadata/annotations"
-	case actors.DestinationRuleKind, actors.ServiceResolverKind:
+	case cluster.DestinationRuleKind, cluster.ServiceResolverKind:
 		return path == "spec/subsets" && c.ownSubsets(h) || path == "metadata/annotations"
-	case actors.OpenShiftRouteKind, actors.HTTPProxyKind, actors.RouteTableKind, actors.ServiceSplitterKind:
+	case cluster.OpenShiftRouteKind, cluster.HTTPProxyKind, cluster.RouteTableKind, cluster.ServiceSplitterKind:
 		return strings.HasPrefix(path, "spec/") && onlyWeights(h)
-	case actors.HTTPRouteKind:
+	case cluster.HTTPRouteKind:
 		return path == "spec/rules" || path == "metadata/annotations" || path == "metadata/labels"
 	case runKind, experimentKind: // if their owner was deleted: their status is not a subresource, and is still written
 		return strings.HasPrefix(path, "status") || path == "spec/terminate"
@@ -197,7 +198,7 @@ func (c *finalStatuses) remnants() []oracle.Remnant {
 		s := r.object.Status
 		ended := s.Phase == argov1.RolloutPhaseHealthy || s.Abort && s.Phase == argov1.RolloutPhaseDegraded && !invalid(s)
 		var remaining []string
-		for _, kind := range actors.WeightKinds {
+		for _, kind := range cluster.WeightKinds {
 			remaining = append(remaining, managedIn(c.World.Server.Peek(kind, r.Key))...)
 		}
 		if !r.Gone() && ended && !r.object.Spec.Paused && hasManagedRoutes(r.object.Spec.Strategy) && len(remaining) > 0 {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
-	"github.com/serin-dev/serin/test/sim/actors"
+	"github.com/serin-dev/serin/test/sim/cluster"
 	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
@@ -19,7 +19,7 @@ func (c *writtenWeights) subsetShifts(h routeWritten) []oracle.TrafficShift {
 	var moves []oracle.TrafficShift
 	for _, subset := range subsetsIn(h.New) {
 		name, _ := subset["name"].(string)
-		for _, kind := range actors.WeightKinds {
+		for _, kind := range cluster.WeightKinds {
 			for _, s := range weightsOf(c.World.Server.Peek(kind, h.record.Key)) {
 				if s.Subset == name {
 					moves = append(moves, c.revisionShift(h, s.destination, c.hashIn(h.record, subsetIn(h.Old, name)), c.hashIn(h.record, subset))...)
@@ -40,7 +40,7 @@ func (c *canaryWeights) stableSubsets(h routeWritten) []oracle.WeightChange {
 	if r.object.Status.StableRS != r.run.stableBefore || r.object.Status.CurrentPodHash != r.run.hash {
 		return nil // it was promoted, or a user wrote the status
 	}
-	for _, kind := range actors.WeightKinds {
+	for _, kind := range cluster.WeightKinds {
 		if w := c.Objects[oracle.KeyOf(kind, r.Key)]; w != nil && w.AwaitsSerin && w.ByOthers.After(c.OldestView()) {
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim/actors"
+	"github.com/serin-dev/serin/test/sim/cluster"
 	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
@@ -29,7 +30,7 @@ func (c *writtenWeights) trafficShifts(event any) []oracle.TrafficShift {
 	switch h.Kind {
 	case actors.ServiceKind:
 		return c.revisionShift(h, destination{Service: h.Key.Name}, c.selectedHash(h.Old), c.selectedHash(h.New))
-	case actors.DestinationRuleKind, actors.ServiceResolverKind:
+	case cluster.DestinationRuleKind, cluster.ServiceResolverKind:
 		return c.subsetShifts(h)
 	}
 	shifts, r := c.managedRouteShifts(h), h.record
@@ -112,7 +113,7 @@ func (c *writtenWeights) receivesTraffic(r *record, at destination) bool {
 	if b := strategy.BlueGreen; b != nil {
 		return at.Service == b.ActiveService
 	}
-	for _, kind := range actors.WeightKinds {
+	for _, kind := range cluster.WeightKinds {
 		route := oracle.KeyOf(kind, r.Key)
 		if weightOf(weightsOf(c.World.Server.Peek(route.Kind, route.Key)), at) > 0 && !c.weightJustChanged(route) {
 			return true
@@ -143,7 +144,7 @@ type canaryWeights struct{ *ledger }
 // plannedWeights returns the facts for I2.
 func (c *canaryWeights) plannedWeights(event any) []oracle.WeightChange {
 	h, ok := event.(routeWritten)
-	if ok && slices.Contains(actors.SubsetKinds, h.Kind) {
+	if ok && slices.Contains(cluster.SubsetKinds, h.Kind) {
 		return c.stableSubsets(h)
 	}
 	if !ok || !h.BySerin || !h.hasWeights() || h.Type == store.Deleted {

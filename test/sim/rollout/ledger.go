@@ -102,7 +102,7 @@ type routeWritten struct {
 }
 
 // hasWeights reports whether the object contains weights.
-func (w routeWritten) hasWeights() bool { return slices.Contains(actors.WeightKinds, w.Kind) }
+func (w routeWritten) hasWeights() bool { return slices.Contains(cluster.WeightKinds, w.Kind) }
 
 // Interpret implements oracle.Recorder.
 func (l *ledger) Interpret(event any) []any {
@@ -324,7 +324,7 @@ func (l *ledger) hashesWithTraffic(r *record) []string {
 		return []string{l.selectedHash(l.peekService(strategy.BlueGreen.ActiveService))}
 	case strategy.Canary != nil && strategy.Canary.TrafficRouting != nil:
 		var out []string
-		for _, kind := range actors.WeightKinds {
+		for _, kind := range cluster.WeightKinds {
 			for _, s := range weightsOf(l.World.Server.Peek(kind, r.Key)) {
 				if s.Weight > 0 {
 					out = append(out, l.hashBehind(r, s.destination))

@@ -9,6 +9,7 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/actors"
+	"github.com/serin-dev/serin/test/sim/cluster"
 	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
@@ -53,7 +54,7 @@ func managedRules(v *store.Version) []map[string]any {
 		return nil
 	}
 	spec, _ := v.Content()["spec"].(map[string]any)
-	field := map[schema.GroupKind]string{actors.VirtualServiceKind: "http", actors.HTTPRouteKind: "rules"}[v.Kind()]
+	field := map[schema.GroupKind]string{cluster.VirtualServiceKind: "http", cluster.HTTPRouteKind: "rules"}[v.Kind()]
 	return slices.DeleteFunc(actors.Items(spec[field]), func(rule map[string]any) bool {
 		return rule["name"] != byHeader && rule["name"] != copied
 	})

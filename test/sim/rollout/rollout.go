@@ -33,7 +33,7 @@ var (
 )
 
 // networkKinds are the kinds of users' objects that route requests to pods.
-var networkKinds = slices.Concat([]schema.GroupKind{actors.ServiceKind}, actors.WeightKinds, actors.SubsetKinds)
+var networkKinds = slices.Concat([]schema.GroupKind{actors.ServiceKind}, cluster.WeightKinds, cluster.SubsetKinds)
 
 // Rollouts is the kind of release in the simulator. Each run has its own instance, with three controllers.
 type Rollouts struct {

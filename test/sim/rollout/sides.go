@@ -11,6 +11,7 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/traffic/consul"
 	"github.com/serin-dev/serin/test/sim/actors"
+	"github.com/serin-dev/serin/test/sim/cluster"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -45,10 +46,10 @@ func sidesOf(spec *argov1.RolloutSpec) (sides, bool) {
 	}
 	s := sides{canary: c.CanaryService, stable: c.StableService, pingPong: c.PingPong}
 	if istio := c.TrafficRouting.Istio; istio != nil && istio.DestinationRule != nil {
-		s.subsets = &subsets{istio.DestinationRule.CanarySubsetName, istio.DestinationRule.StableSubsetName, actors.DestinationRuleKind}
+		s.subsets = &subsets{istio.DestinationRule.CanarySubsetName, istio.DestinationRule.StableSubsetName, cluster.DestinationRuleKind}
 	}
 	if c.TrafficRouting.Plugins[consul.PluginName] != nil {
-		s.subsets = &subsets{newSubset, oldSubset, actors.ServiceResolverKind}
+		s.subsets = &subsets{newSubset, oldSubset, cluster.ServiceResolverKind}
 	}
 	return s, true
 }
@@ -102,7 +103,7 @@ func (l *ledger) hashBehind(r *record, p destination) string {
 
 // canaryDestination returns the destination of requests to the canary, or false if no route names one.
 func (l *ledger) canaryDestination(r *record) (destination, bool) {
-	for _, kind := range actors.WeightKinds {
+	for _, kind := range cluster.WeightKinds {
 		for _, s := range weightsOf(l.World.Server.Peek(kind, r.Key)) {
 			if r.isCanary(s.destination) {
 				return s.destination, true
@@ -124,7 +125,7 @@ func subsetIn(v *store.Version, name string) map[string]any {
 
 // subsetsIn returns the subsets of an object with their names, or nil if its kind has none.
 func subsetsIn(v *store.Version) []map[string]any {
-	if v == nil || !slices.Contains(actors.SubsetKinds, v.Kind()) {
+	if v == nil || !slices.Contains(cluster.SubsetKinds, v.Kind()) {
 		return nil
 	}
 	spec, _ := v.Content()["spec"].(map[string]any)

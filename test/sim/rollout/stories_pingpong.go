@@ -5,6 +5,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim/actors"
+	"github.com/serin-dev/serin/test/sim/cluster"
 )
 
 // pingPongStories returns stories of releases that do not distinguish their revisions by one Service for each.
@@ -24,7 +25,7 @@ func pingPongStories() []Story {
 	// A user removes which of the Services is the stable one, and a process starts with the route in which ping had no traffic yet.
 	lost := Act{When: isHealthy, After: 5 * time.Second, Do: func(p *users, r *Release) {
 		p.crash()
-		p.World.OutdateFirstLists(actors.VirtualServiceKind, 1, time.Second)
+		p.World.OutdateFirstLists(cluster.VirtualServiceKind, 1, time.Second)
 		p.patchStatus(r.Key, `{"status":{"canary":null}}`)
 		p.ship(r, r.Add(actors.GoodVersion))
 	}}

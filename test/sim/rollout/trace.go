@@ -11,6 +11,7 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/test/sim/actors"
+	"github.com/serin-dev/serin/test/sim/cluster"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -30,10 +31,10 @@ func (k *Rollouts) describeWrite(e *store.Event) string {
 	case experimentKind:
 		experiment := actors.Typed[*argov1.Experiment](k.World, e.New)
 		return fmt.Sprintf(" %s terminate=%t", experiment.Status.Phase, experiment.Spec.Terminate)
-	case actors.DestinationRuleKind, actors.ServiceResolverKind:
+	case cluster.DestinationRuleKind, cluster.ServiceResolverKind:
 		return " subsets=" + subsetsText(e.New)
 	default:
-		if slices.Contains(actors.WeightKinds, e.Kind) {
+		if slices.Contains(cluster.WeightKinds, e.Kind) {
 			return fmt.Sprintf(" weights=%v", weightsOf(e.New))
 		}
 		return ""
