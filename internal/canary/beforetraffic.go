@@ -34,9 +34,7 @@ func evaluateBeforeTraffic(s Snapshot, effects []release.Effect) Decision {
 	for _, hook := range preRolloutHooks {
 		conditions = append(conditions, preRolloutPassed(hook, callRefusedHooksFrom(s)))
 	}
-	if s.Plan.Strategy == Weighted {
-		conditions = append(conditions, trafficIncreaseApprovals(s)...)
-	}
+	conditions = append(conditions, trafficIncreaseGates(s)...)
 	gates := release.EvaluateGates(s, conditions...)
 	if gates.Verdict() != release.Pass {
 		return handleClosedGateBeforeTraffic(s, gates, effects)

@@ -27,9 +27,9 @@
 // gates that it belongs to: startGates (begin.go), evaluateBeforeTraffic (beforetraffic.go), evaluateWindow (window.go),
 // continuePromotion and continueFinalising (promotion.go), continueRollback (rollback.go), finalizeDeletion (deletion.go) or
 // initialise (initialise.go). In evaluateWindow, a gate before the checks delays their evaluation, a gate after them only the
-// next weight. A gate before each increase of the weight belongs in trafficIncreaseApprovals (hookgates.go), which both use: for
-// weighted releases only, and also before the promotion that follows the last weight. There is one exception, as in Flagger: the
-// first weight after a step with mirrored traffic has no such gate (nextStepApprovalGates, window.go). The switch of
+// next weight. A gate before each increase of the weight belongs in trafficIncreaseGates (hookgates.go), which both use: for
+// weighted releases only, and also before the promotion that follows the last weight. Its second return is for those that the user
+// bypasses by command, and that the first weight after mirrored traffic does not have, as in Flagger. The switch of
 // evaluateWindow and that of handleClosedGateBeforeTraffic decide what follows while it is closed: by default, the window and its answers
 // remain, so a gate that may be closed for long has a case that opens another window (reopenWindow); forecast.go gives up
 // after maxDecisions of them. Then a line in GateKinds, and a row in docs/gates.md: test/borders fails until the list, the

@@ -60,10 +60,15 @@ func refusalText(hook flaggerv1.CanaryWebhook, answer release.Answer) string {
 	return hook.Name + " has not approved: " + answer.Text
 }
 
-// trafficIncreaseApprovals are the gates of webhooks that must approve every increase of the weight, and the promotion after the last
-// weight. The first weight after mirrored traffic is an exception; see nextStepApprovalGates.
-func trafficIncreaseApprovals(s Snapshot) []gate {
-	if s.approvedByCommand() {
+// trafficIncreaseGates are the gates before every increase of the weight, and before the promotion after the last weight: the
+// webhooks that must approve it. A command of the user replaces the approvals of one step. As in Flagger, the first weight after
+// mirrored traffic needs none.
+func trafficIncreaseGates(s Snapshot) []gate {
+	if s.Plan.Strategy != Weighted {
+		return nil
+	}
+	endsMirroring := s.currentWindow().open && s.currentWeight() == 0 && s.Route.Mirrored
+	if endsMirroring || s.approvedByCommand() {
 		return nil
 	}
 	var out []gate

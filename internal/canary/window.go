@@ -68,13 +68,7 @@ func evaluateWindow(s Snapshot, effects []release.Effect) Decision {
 
 // nextStepApprovalGates are the gates of webhooks that must approve the step after the open window.
 func nextStepApprovalGates(s Snapshot) []gate {
-	if s.approvedByCommand() {
-		return nil
-	}
-	var out []gate
-	if s.Plan.Strategy == Weighted && (s.currentWeight() > 0 || !s.Route.Mirrored) {
-		out = trafficIncreaseApprovals(s)
-	}
+	out := trafficIncreaseGates(s)
 	last := false
 	switch s.Plan.Strategy {
 	case Weighted:
@@ -82,7 +76,7 @@ func nextStepApprovalGates(s Snapshot) []gate {
 	default:
 		last = s.Status.Iterations >= s.Plan.Iterations
 	}
-	if !last {
+	if !last || s.approvedByCommand() {
 		return out
 	}
 	for _, hook := range s.Plan.hooksOfType(flaggerv1.ConfirmPromotionHook) {
