@@ -29,7 +29,7 @@
 // delays a step. With a router, a delay of a weight belongs in planTraffic (traffic.go): like canaryEndpointsGate, it limits the
 // desired split, and is a field of the trafficPlan that newStepState (canary.go) copies into StepState; trafficOutOfSync
 // (scale.go) and canaryPromotionReason (advance.go) must know it. PromoteFull bypasses the gates of steps. Without a router,
-// planTraffic returns early: the delay belongs in replicaCounts (canary.go), where it limits the next numbers of pods, not the
+// planTraffic returns early: the delay belongs in replicaCounts (scale.go), where it limits the next numbers of pods, not the
 // desired ones, with which stepPods completes the step; the field of StepState keeps the step open all the same. Then add it
 // to GateKinds (informational if it delays no step, with the command that opens it), and to docs/gates.md: test/borders
 // fails until the list, the sources and the page agree. The commands need no change. The progress deadline must not run
