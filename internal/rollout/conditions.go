@@ -183,16 +183,3 @@ func isInDesiredState(spec argov1.RolloutSpec, status argov1.RolloutStatus, obse
 	done := steps == 0 || status.CurrentStepIndex != nil && int(*status.CurrentStepIndex) == steps
 	return done && isPromoted(status) && status.Replicas == replicas
 }
-
-// hasStatusProgressed reports whether the release made progress between two statuses.
-func hasStatusProgressed(old, now argov1.RolloutStatus, blueGreen bool) bool {
-	if now.UpdatedReplicas != old.UpdatedReplicas || now.Replicas-now.UpdatedReplicas < old.Replicas-old.UpdatedReplicas ||
-		now.ReadyReplicas > old.ReadyReplicas || now.AvailableReplicas > old.AvailableReplicas {
-		return true
-	}
-	if blueGreen {
-		return now.BlueGreen.ActiveSelector != old.BlueGreen.ActiveSelector || now.BlueGreen.PreviewSelector != old.BlueGreen.PreviewSelector
-	}
-	return now.StableRS != old.StableRS || now.CurrentStepHash != old.CurrentStepHash ||
-		valueOr(now.CurrentStepIndex, -1) != valueOr(old.CurrentStepIndex, -1)
-}

@@ -33,9 +33,10 @@
 // desired ones, with which stepPods completes the step; the field of StepState keeps the step open all the same. Then add it
 // to GateKinds (informational if it delays no step, with the command that opens it), and to docs/gates.md: test/borders
 // fails until the list, the sources and the page agree. The commands need no change. The progress deadline must not run
-// while the release waits for time or for the user (ProgressDeadline.Time in deadline.go, whose inputs progressDeadline in
-// status.go sets). View.TimedGatesOpenAt respects the Until of a gate that time opens; stepsOfCanary (upcoming.go) must know it
-// for later steps. Random specs reach it only if drawSpec (histories_test.go) and drawCanary (test/sim/rollout/draw.go) draw
+// while the release waits for time or for the user (ProgressDeadline.Time, whose inputs progressDeadline sets), and must start
+// again when the gate opens, because a weight alone is no progress (madeProgress, as for scaleDownDelayEnds): all in deadline.go.
+// View.TimedGatesOpenAt respects the Until of a gate that time opens; stepsOfCanary (upcoming.go) must know it for later
+// steps. Random specs reach it only if drawSpec (histories_test.go) and drawCanary (test/sim/rollout/draw.go) draw
 // its field. In the simulator (test/sim/rollout): invariants_traffic.go if the gate guards a promise, and longestRun
 // (settled.go) if it delays a release.
 //

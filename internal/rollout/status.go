@@ -211,45 +211,6 @@ func currentPhase(f facts, s argov1.RolloutStatus, plugins pluginPlan) (argov1.R
 	}
 }
 
-// madeProgress reports whether the release advances with this status. It does if the release starts, if its spec was
-// invalid before, or if a delay ends: the time until then does not count against its deadline.
-func madeProgress(f facts, s argov1.RolloutStatus) bool {
-	wasInvalid := conditions(f.storedStatus.Conditions).find(argov1.RolloutInvalidSpec) != nil
-	return wasInvalid || f.templateOrStepsChanged() || scaleDownDelayEnds(f, s) || hasStatusProgressed(f.Status, s, f.Spec.Strategy.BlueGreen != nil)
-}
-
-// scaleDownDelayEnds reports whether the delay of retained pods has ended since the last progress. The deadline, which may be shorter
-// than the delay, applies to the time that the pods take to end.
-func scaleDownDelayEnds(f facts, s argov1.RolloutStatus) bool {
-	progress := conditions(s.Conditions).find(argov1.RolloutProgressing)
-	return progress != nil && slices.ContainsFunc(f.ReplicaSets, func(rs ReplicaSet) bool {
-		return isRetained(f, s, rs) && !f.Now.Before(rs.ScaleDownDeadline) && rs.ScaleDownDeadline.After(progress.LastUpdateTime.Time)
-	})
-}
-
-// isRetained reports whether the pods of another revision remain until the end of their delay, or are removed at its end.
-func isRetained(f facts, s argov1.RolloutStatus, rs ReplicaSet) bool {
-	return rs.Spec > 0 && rs.Hash != f.Hash && rs.Hash != s.StableRS && rs.HasScaleDownDeadline()
-}
-
-// hasTimedOut reports whether the progress deadline of the release has passed.
-func hasTimedOut(f facts, s argov1.RolloutStatus) bool {
-	return !madeProgress(f, s) && progressDeadline(f, s).IsExceeded()
-}
-
-// progressDeadline returns the input for the progress deadline of the release.
-func progressDeadline(f facts, s argov1.RolloutStatus) ProgressDeadline {
-	latest := f.Now.Add(longestScaleDownDelay(f.Spec.Strategy)) // a later deadline means that a clock was set back
-	delayed := slices.ContainsFunc(f.ReplicaSets, func(rs ReplicaSet) bool {
-		return isRetained(f, s, rs) && f.Now.Before(rs.ScaleDownDeadline) && !rs.ScaleDownDeadline.After(latest)
-	})
-	return ProgressDeadline{Now: f.Now, Spec: f.Spec, Status: s, ScaleDownPending: delayed}
-}
-
-func timedOutText(f facts) string {
-	return progressSubject(f.Name, f.new.Name) + " has timed out progressing."
-}
-
 // abortAfterDeadline aborts a release that has timed out, if spec.progressDeadlineAbort is set.
 func abortAfterDeadline(f facts, t transition) transition {
 	s := t.status

@@ -107,7 +107,7 @@ var Rollouts = []Mutant{
 	{
 		"a deadline on pods that no longer exist",
 		"I9",
-		"internal/rollout/status.go",
+		"internal/rollout/deadline.go",
 		"return isRetained(f, s, rs) && f.Now.Before(rs.ScaleDownDeadline)", "return !rs.ScaleDownDeadline.IsZero() && rs.Hash != f.Hash && rs.Hash != s.StableRS", 0,
 	},
 	{
