@@ -13,7 +13,8 @@
 //
 //   - its type in the enum of MetricTemplateProvider.Type (api/flagger/v1beta1), then make generate;
 //   - a row of the table in docs/metrictemplate.md, and an example in docs/examples/metrictemplates.yaml, and the
-//     sentence about timeouts there if its timeout is not five seconds;
+//     sentences there about the types that Flagger does not have, and about timeouts if its timeout is not five seconds;
+//   - the golden file of the enum, internal/cli/lint/testdata/rules, with -rewrite;
 //   - if it reads the API server, its permissions in hack/packaging and docs/install.md.
 //
 // For AnalysisTemplates, also:
@@ -24,7 +25,8 @@
 //     does not have, an example in docs/examples/analysistemplate-services.yaml, a manifest in
 //     api/argoproj/v1alpha1/testdata/analysis.yaml, and a case in the tests of internal/analysis/measure, whose registry is a list
 //     of its own;
-//   - a case in describeProvider (internal/cli/plan), so that serin plan shows the query;
+//   - a case in describeProvider (internal/cli/plan), so that serin plan shows the query
+//     (TestPlansShowTheQueryOfEveryService);
 //   - if Argo Rollouts records the resolved query in the metadata of a run, metricMetadata and ResolvedQuery in
 //     internal/analysis.
 //
@@ -33,6 +35,6 @@
 // A service that Flagger or Argo Rollouts does not have is a deliberate difference: docs/differences-from-flagger.md or
 // docs/differences-from-argo-rollouts.md.
 //
-// Tests in internal/operator and test/borders fail if the registry, the APIs, the documentation and the examples name
-// different services.
+// TestMetricsServicesAreDocumented (test/borders) compares the registry with the tables and the examples of MetricTemplates, and
+// TestEveryProviderTypeOfTheCRDIsServed and TestEveryProviderOfAnalysesIsServed (internal/operator) compare it with the APIs.
 package metric

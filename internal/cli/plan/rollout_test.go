@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -146,5 +147,23 @@ func TestAnalysesShowNoSecret(t *testing.T) {
 	provider, query := describeProvider(argov1.MetricProvider{Web: &argov1.WebMetric{URL: "https://user:password@example.com/check?token=secret", Headers: []argov1.WebMetricHeader{{Key: "Authorization", Value: "secret"}}}})
 	if text := provider + query; strings.Contains(text, "secret") || strings.Contains(text, "password") {
 		t.Errorf("shows a secret: %s", text)
+	}
+}
+
+// TestPlansShowTheQueryOfEveryService: describeProvider has a case for each service whose settings contain a query.
+func TestPlansShowTheQueryOfEveryService(t *testing.T) {
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[argov1.MetricProvider]()) {
+		if field.Type.Kind() != reflect.Pointer {
+			continue
+		}
+		settings := reflect.New(field.Type.Elem())
+		if query := settings.Elem().FieldByName("Query"); query.Kind() == reflect.String {
+			query.SetString("up")
+			var p argov1.MetricProvider
+			reflect.ValueOf(&p).Elem().FieldByIndex(field.Index).Set(settings)
+			if _, shown := describeProvider(p); shown != "up" {
+				t.Errorf("%s: serin plan shows the query %q", field.Name, shown)
+			}
+		}
 	}
 }
