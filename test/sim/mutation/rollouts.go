@@ -181,13 +181,13 @@ var Rollouts = []Mutant{
 	{
 		"a deadline that does not start again after a delay",
 		"I13",
-		"internal/rollout/status.go",
+		"internal/rollout/deadline.go",
 		"f.templateOrStepsChanged() || scaleDownDelayEnds(f, s) ||", "f.templateOrStepsChanged() ||", 1,
 	},
 	{
 		"a deadline during a delay",
 		"I13",
-		"internal/rollout/status.go",
+		"internal/rollout/deadline.go",
 		"Status: s, ScaleDownPending: delayed}", "Status: s, ScaleDownPending: delayed && false}", 1,
 	},
 	{
