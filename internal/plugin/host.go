@@ -62,7 +62,8 @@ type Metrics interface {
 // The outcomes of calls and starts.
 const (
 	outcomeSuccess = "success"
-	outcomeError   = "error"
+	// outcomeError is the outcome of a call without an answer, or whose answer is an error or is not usable.
+	outcomeError = "error"
 	// outcomeRefused is the outcome of a call that was not sent: the plugin is not configured, cannot be started, or is busy.
 	outcomeRefused = "refused"
 )
@@ -150,10 +151,17 @@ func (h *Host) Find(kind Kind, name string) (Item, error) {
 	return h.config.Find(kind, name)
 }
 
-// call calls a method of a plugin for a namespace. The error is a RefusedError if there was no call, and otherwise a CallError.
-func (h *Host) call(ctx context.Context, key pluginKey, namespace, method string, args, reply any) error {
+// call calls a method of a plugin for a namespace. check returns the error in the reply, or the reason why the reply is not usable. The
+// error is a RefusedError if there was no call, and otherwise a CallError. If it is not nil, the reply must not be read: it may still be
+// written.
+func (h *Host) call(ctx context.Context, key pluginKey, namespace, method string, args, reply any, check func() error) error {
 	began := h.options.Clock.Now()
 	err := h.send(ctx, key, namespace, method, args, reply)
+	if err == nil {
+		if cause := check(); cause != nil {
+			err = &CallError{method, cause}
+		}
+	}
 	outcome := outcomeError
 	if err == nil {
 		outcome = outcomeSuccess

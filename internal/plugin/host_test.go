@@ -588,6 +588,63 @@ func TestCallsAreMeasured(t *testing.T) {
 	}
 }
 
+// TestErrorsInAnswersAreMeasured: the outcome of a call is error if its answer is an error or is not usable, and success if a plugin
+// returns a negative result.
+func TestErrorsInAnswersAreMeasured(t *testing.T) {
+	const bad = `{"behavior":"error"}`
+	step := func(config string) func(*Host) error {
+		return func(h *Host) error { _, err := callStep(t, h, "shop", config); return err }
+	}
+	router := func(method, config string) func(*Host) error {
+		return func(h *Host) error {
+			_, err := h.CallRouter(t.Context(), routedBy(config), RouterCall{Plugin: "acme/test", Method: method})
+			return err
+		}
+	}
+	metric := func(config string) argov1.Metric {
+		return argov1.Metric{Provider: argov1.MetricProvider{Plugin: map[string]json.RawMessage{"acme/test": json.RawMessage(config)}}}
+	}
+	measurement := func(config string, want argov1.AnalysisPhase) func(*Host) error {
+		return func(h *Host) error {
+			m, err := h.CallMetric(t.Context(), MetricCall{Plugin: "acme/test", Run: &argov1.AnalysisRun{}, Metric: metric(config)})
+			if err != nil || m.Phase != want {
+				t.Errorf("the phase of the measurement is %s, want %s; %v", m.Phase, want, err)
+			}
+			return nil
+		}
+	}
+	for name, c := range map[string]struct {
+		call          func(*Host) error
+		outcome       string
+		returnsResult bool
+	}{
+		"step that returns an error":         {step(bad), "error", false},
+		"step with a state that is no JSON":  {step(`{"behavior":"nonsense"}`), "error", false},
+		"step that has failed":               {step(`{"phase":"Failed"}`), "success", true},
+		"router that returns an error":       {router("SetWeight", bad), "error", false},
+		"verification that returns an error": {router("VerifyWeight", bad), "error", false},
+		"weight that is not verified":        {router("VerifyWeight", `{"value":"not"}`), "success", true},
+		"measurement that is an error":       {measurement(bad, argov1.AnalysisPhaseError), "error", true},
+		"measurement that has failed":        {measurement(`{"phase":"Failed"}`, argov1.AnalysisPhaseFailed), "success", true},
+		"deletion that returns an error": {func(h *Host) error {
+			return h.CollectGarbage(t.Context(), "acme/test", &argov1.AnalysisRun{}, metric(bad), 1)
+		}, "error", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			registry := prometheus.NewRegistry()
+			h := newTestHost(t, func(o *Options) { o.Metrics = telemetry.New(registry) })
+			err := c.call(h)
+			if _, isCallError := errors.AsType[*CallError](err); c.returnsResult != (err == nil) || isCallError != (err != nil) {
+				t.Errorf("the call returned %v", err)
+			}
+			want := map[string]float64{"serin_plugin_call_duration_seconds acme/test " + c.outcome: 1, "serin_plugin_starts_total acme/test success": 1, "serin_plugin_processes acme/test": 1}
+			if diff := cmp.Diff(want, samples(t, registry)); diff != "" {
+				t.Errorf("metrics (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // samples returns the metrics of plugins, by name, plugin and outcome: the number of observations of a histogram, otherwise the value.
 func samples(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()

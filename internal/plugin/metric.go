@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
-	"github.com/serin-dev/serin/internal/release"
 )
 
 // MetricCall is a call of a metric plugin.
@@ -20,6 +19,10 @@ type MetricCall struct {
 	Terminate  bool
 }
 
+// errMeasurement is the error of a call that returns a measurement with the phase Error, for the metrics: the measurement is a result
+// with a message of its own.
+var errMeasurement = errors.New("the phase of the measurement is Error")
+
 // CallMetric starts, resumes or terminates a measurement. The plugin decides about its phase. The error is a RefusedError or a
 // CallError.
 func (h *Host) CallMetric(ctx context.Context, c MetricCall) (argov1.Measurement, error) {
@@ -32,11 +35,17 @@ func (h *Host) CallMetric(ctx context.Context, c MetricCall) (argov1.Measurement
 		}
 	}
 	var reply argov1.Measurement
-	err := h.call(ctx, pluginKey{Metric, c.Plugin}, c.Run.Namespace, method, args, &reply)
-	if err == nil {
-		err = checkMetadata(method, reply.Metadata)
+	err := h.call(ctx, pluginKey{Metric, c.Plugin}, c.Run.Namespace, method, args, &reply, func() error {
+		err := checkMetadata(reply.Metadata)
+		if err == nil && reply.Phase == argov1.AnalysisPhaseError {
+			err = errMeasurement
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, errMeasurement) {
+		return argov1.Measurement{}, err
 	}
-	return reply, err
+	return reply, nil
 }
 
 // maxMetadataEntries and maxMetadataKeyBytes limit the metadata that a plugin adds to a status.
@@ -46,13 +55,13 @@ const (
 )
 
 // checkMetadata returns the reason why metadata is not stored.
-func checkMetadata(method string, metadata map[string]string) error {
+func checkMetadata(metadata map[string]string) error {
 	if len(metadata) > maxMetadataEntries {
-		return &CallError{method, fmt.Errorf("the returned metadata has %d entries: a plugin must return at most %d", len(metadata), maxMetadataEntries)}
+		return fmt.Errorf("the returned metadata has %d entries: a plugin must return at most %d", len(metadata), maxMetadataEntries)
 	}
 	for key := range metadata {
 		if len(key) > maxMetadataKeyBytes {
-			return &CallError{method, fmt.Errorf("a key of the returned metadata has %d bytes: a plugin must return at most %d", len(key), maxMetadataKeyBytes)}
+			return fmt.Errorf("a key of the returned metadata has %d bytes: a plugin must return at most %d", len(key), maxMetadataKeyBytes)
 		}
 	}
 	return nil
@@ -61,23 +70,18 @@ func checkMetadata(method string, metadata map[string]string) error {
 // MetricMetadata returns what the plugin adds to the result of a metric.
 func (h *Host) MetricMetadata(ctx context.Context, namespace, name string, metric argov1.Metric) (map[string]string, error) {
 	var reply map[string]string
-	const method = "GetMetadata"
-	err := h.call(ctx, pluginKey{Metric, name}, namespace, method, metricMetadataArgs{metric}, &reply)
-	if err == nil {
-		err = checkMetadata(method, reply)
+	err := h.call(ctx, pluginKey{Metric, name}, namespace, "GetMetadata", metricMetadataArgs{metric}, &reply, func() error { return checkMetadata(reply) })
+	if err != nil {
+		return nil, err
 	}
-	return reply, err
+	return reply, nil
 }
 
 // CollectGarbage lets the plugin delete what belongs to all but the newest measurements of a metric.
 func (h *Host) CollectGarbage(ctx context.Context, name string, run *argov1.AnalysisRun, metric argov1.Metric, limit int) error {
 	var reply rpcError
-	const method = "GarbageCollect"
-	err := h.call(ctx, pluginKey{Metric, name}, run.Namespace, method, metricGarbageCollectArgs{wireRun(run), metric, limit}, &reply)
-	if err == nil && reply.ErrorString != "" {
-		return &CallError{method, errors.New(release.Truncate(reply.ErrorString, maxTextBytes))}
-	}
-	return err
+	args := metricGarbageCollectArgs{wireRun(run), metric, limit}
+	return h.call(ctx, pluginKey{Metric, name}, run.Namespace, "GarbageCollect", args, &reply, func() error { return reply.asError() })
 }
 
 // wireRun returns an AnalysisRun without what only the API server needs.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
-	"github.com/serin-dev/serin/internal/release"
 )
 
 // RouterCall is a call of a router plugin. Its fields are the arguments of the method; those of other methods are ignored.
@@ -43,22 +42,15 @@ func (h *Host) CallRouter(ctx context.Context, rollout *argov1.Rollout, c Router
 		return NotVerified, &RefusedError{c.Plugin, err}
 	}
 	key := pluginKey{Router, c.Plugin}
-	var failed rpcError
-	var verified routerVerifyResponse
 	if c.Method == "VerifyWeight" {
-		err = h.call(ctx, key, rollout.Namespace, c.Method, args, &verified)
-		failed = verified.Err
-	} else {
-		err = h.call(ctx, key, rollout.Namespace, c.Method, args, &failed)
-	}
-	switch {
-	case err != nil: // the reply may still be written
-		return NotVerified, err
-	case failed.ErrorString != "":
-		return NotVerified, &CallError{c.Method, errors.New(release.Truncate(failed.ErrorString, maxTextBytes))}
-	default:
+		var verified routerVerifyResponse
+		if err := h.call(ctx, key, rollout.Namespace, c.Method, args, &verified, func() error { return verified.Err.asError() }); err != nil {
+			return NotVerified, err
+		}
 		return Verification(verified.Verified), nil
 	}
+	var failed rpcError
+	return NotVerified, h.call(ctx, key, rollout.Namespace, c.Method, args, &failed, func() error { return failed.asError() })
 }
 
 // wireArgs returns the arguments in the form that plugins decode.

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,21 +45,14 @@ func (h *Host) CallStep(ctx context.Context, rollout *argov1.Rollout, c StepCall
 		return StepResult{}, &RefusedError{c.Plugin, fmt.Errorf("unknown operation %s", c.Operation)}
 	}
 	var reply stepResponse
-	method := string(c.Operation)
-	if err := h.call(ctx, pluginKey{Step, c.Plugin}, rollout.Namespace, method, args, &reply); err != nil {
+	check := func() error { return cmp.Or(reply.Error.asError(), checkState(reply.Result.Status)) }
+	if err := h.call(ctx, pluginKey{Step, c.Plugin}, rollout.Namespace, string(c.Operation), args, &reply, check); err != nil {
 		return StepResult{}, err
 	}
-	if text := reply.Error.ErrorString; text != "" {
-		return StepResult{}, &CallError{method, errors.New(release.Truncate(text, maxTextBytes))}
-	}
-	result := StepResult{
+	return StepResult{
 		Phase: release.Truncate(reply.Result.Phase, maxTextBytes), Message: release.Truncate(reply.Result.Message, maxTextBytes),
 		RequeueAfter: reply.Result.RequeueAfter, State: reply.Result.Status,
-	}
-	if err := checkState(result.State); err != nil {
-		return StepResult{}, &CallError{method, err}
-	}
-	return result, nil
+	}, nil
 }
 
 // checkState returns the reason why the API server would reject the state of a step.

@@ -3,9 +3,11 @@ package plugin
 import (
 	"encoding/gob"
 	"encoding/json"
+	"errors"
 	"time"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/release"
 )
 
 // magicCookieKey is the variable that identifies the controller to a plugin of Argo Rollouts.
@@ -90,6 +92,14 @@ type (
 		Err      rpcError
 	}
 )
+
+// asError returns the error, shortened for users; nil: there is none.
+func (e rpcError) asError() error {
+	if e.ErrorString == "" {
+		return nil
+	}
+	return errors.New(release.Truncate(e.ErrorString, maxTextBytes))
+}
 
 // registerWireTypes registers the names by which plugins find the types of arguments. Repeated registration has no effect.
 func registerWireTypes() {

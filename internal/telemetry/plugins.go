@@ -16,7 +16,7 @@ type pluginSeries struct {
 func newPluginSeries(d declaration) pluginSeries {
 	return pluginSeries{
 		calls: d.histogram("serin_plugin_call_duration_seconds",
-			"Time from a call of a plugin until its answer, including the start of its process; the outcome is success, error, or refused if it was not sent.",
+			"Time from a call of a plugin until its answer, including the start of its process; the outcome is success, error if there was no answer or the answer is an error, or refused if the call was not sent.",
 			[]float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60}, "plugin", "kind", "outcome"),
 		starts:    d.counter("serin_plugin_starts_total", "Starts of the process of a plugin; the outcome is success or error.", "plugin", "kind", "outcome"),
 		processes: d.gauge("serin_plugin_processes", "Running processes of a plugin: 1, or 0 after its process has ended.", "plugin", "kind"),
