@@ -72,6 +72,44 @@ EVENT_WEBHOOK_URL: {{ .Values.eventWebhook | default "" | quote }}
 {{- end -}}
 {{- end -}}
 
+{{- /* Without these settings, Serin could not start a process of another user, or that user could read its credentials: Kubernetes
+restricts the token of the service account to the user of the pod only if runAsUser is set, and permits its fsGroup to read it.
+All that are missing are reported at once. */ -}}
+{{- define "serin.rejectPluginUser" -}}
+{{- $uid := int (.Values.plugins).uid -}}
+{{- if and (.Values.plugins).enabled (gt $uid 0) -}}
+{{- $pod := .Values.podSecurityContext | default dict -}}
+{{- $container := .Values.securityContext.enabled | ternary .Values.securityContext.context dict | default dict -}}
+{{- $missing := list -}}
+{{- $where := hasKey $container "runAsUser" | ternary "securityContext.context" "podSecurityContext" -}}
+{{- $user := hasKey $container "runAsUser" | ternary $container.runAsUser $pod.runAsUser -}}
+{{- if or (kindIs "invalid" $user) (ne (int $user) 0) -}}
+{{- $missing = append $missing (printf "%s.runAsUser: set it to 0" $where) -}}
+{{- end -}}
+{{- $where = hasKey $container "runAsNonRoot" | ternary "securityContext.context" "podSecurityContext" -}}
+{{- if hasKey $container "runAsNonRoot" | ternary $container.runAsNonRoot $pod.runAsNonRoot -}}
+{{- $missing = append $missing (printf "%s.runAsNonRoot: set it to false" $where) -}}
+{{- end -}}
+{{- $drop := ($container.capabilities).drop | default list -}}
+{{- $add := ($container.capabilities).add | default list -}}
+{{- $absent := list -}}
+{{- range list "SETUID" "SETGID" "CHOWN" "DAC_OVERRIDE" "KILL" -}}
+{{- if and (or (has "ALL" $drop) (has . $drop)) (not (or (has "ALL" $add) (has . $add))) -}}
+{{- $absent = append $absent . -}}
+{{- end -}}
+{{- end -}}
+{{- if $absent -}}
+{{- $missing = append $missing (printf "securityContext.context.capabilities.add: add %s" (join ", " $absent)) -}}
+{{- end -}}
+{{- if eq (int $pod.fsGroup) $uid -}}
+{{- $missing = append $missing "podSecurityContext.fsGroup: set it to another group, because this one may read the token of Serin" -}}
+{{- end -}}
+{{- if $missing -}}
+{{- fail (printf "plugins.uid is %d, but Serin could not start a plugin as another user, or not protect its token from it; change these values, or remove plugins.uid:\n%s" $uid (join "\n" $missing)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- /* The values of the chart of Argo Rollouts, and what to do instead. All that are set are reported at once. */ -}}
 {{- define "serin.valuesOfArgoRollouts" -}}
 controller.replicas: set leaderElection.replicaCount

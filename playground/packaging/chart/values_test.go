@@ -95,7 +95,7 @@ func TestValuesSetTheArguments(t *testing.T) {
 		"controlplane: {kubeconfig: {secretName: other, key: config}}": {
 			add: []string{"-kubeconfig-service-mesh=/etc/serin/controlplane/config"},
 		},
-		"plugins: {enabled: true, timeout: 30s, memory: 1Gi, uid: 65533}": {add: []string{
+		asRoot + "plugins: {enabled: true, timeout: 30s, memory: 1Gi, uid: 65533}": {add: []string{
 			"-allow-plugins=true", "-plugin-dir=/var/lib/serin/plugins", "-plugin-timeout=30s", "-plugin-memory=1Gi", "-plugin-uid=65533",
 		}},
 		"additionalArguments: [-drain-delay=10s, -max-moving=20]": {add: []string{"-drain-delay=10s", "-max-moving=20"}},
@@ -582,6 +582,51 @@ func testPlugins(t *testing.T) {
 	j := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == container.VolumeMounts[i].Name })
 	if j < 0 || pod.Volumes[j].EmptyDir == nil || pod.Volumes[j].EmptyDir.SizeLimit.String() != "2Gi" {
 		t.Errorf("the volumes are %v, want an emptyDir with the size limit", pod.Volumes)
+	}
+}
+
+// asRoot are the values that plugins.uid requires.
+const asRoot = `
+podSecurityContext: {runAsUser: 0, runAsNonRoot: false}
+securityContext: {context: {capabilities: {add: [SETUID, SETGID, CHOWN, DAC_OVERRIDE, KILL]}}}
+`
+
+// TestPluginsOfAnotherUserRequirePrivileges: the chart reports all that is missing, in one message.
+func TestPluginsOfAnotherUserRequirePrivileges(t *testing.T) {
+	const enabled = "crd: {create: false}\nplugins: {enabled: true, uid: 65533}\n"
+	const user, nonRoot = "podSecurityContext.runAsUser: set it to 0", "podSecurityContext.runAsNonRoot: set it to false"
+	const capabilities = "securityContext.context.capabilities.add: add SETUID, SETGID, CHOWN, DAC_OVERRIDE, KILL"
+	for values, want := range map[string][]string{
+		"":                                   {user, nonRoot, capabilities},
+		"podSecurityContext: {runAsUser: 0}": {nonRoot, capabilities},
+		"podSecurityContext: {runAsUser: null, runAsNonRoot: null}":   {user, capabilities},
+		"podSecurityContext: null\nsecurityContext: {enabled: false}": {user},
+		"podSecurityContext: {runAsUser: 0, runAsNonRoot: false}\nsecurityContext: {context: {runAsUser: 5, runAsNonRoot: true, capabilities: {drop: [KILL]}}}": {
+			"securityContext.context.runAsUser: set it to 0", "securityContext.context.runAsNonRoot: set it to false", "securityContext.context.capabilities.add: add KILL",
+		},
+		strings.Replace(asRoot, "runAsUser: 0,", "runAsUser: 0, fsGroup: 65533,", 1): {"podSecurityContext.fsGroup: set it to another group, because this one may read the token of Serin"},
+		asRoot: nil,
+		"podSecurityContext: null\nsecurityContext: {context: {runAsUser: 0, capabilities: null}}":                          nil,
+		"podSecurityContext: {runAsUser: 0, runAsNonRoot: false}\nsecurityContext: {context: {capabilities: {add: [ALL]}}}": nil,
+	} {
+		_, _, err := chart.Render(folder, enabled+values, "serin-system")
+		switch {
+		case len(want) == 0 && err != nil:
+			t.Errorf("with %s: %v", values, err)
+		case len(want) > 0 && (err == nil || !strings.HasSuffix(err.Error(), "remove plugins.uid:\n"+strings.Join(want, "\n"))):
+			t.Errorf("with %s: got %v, want an error that ends with\n%s", values, err, strings.Join(want, "\n"))
+		}
+	}
+	for _, values := range []string{"plugins: {enabled: true, uid: 0}", "plugins: {enabled: true, uid: ''}", "plugins: {enabled: false, uid: 65533}"} {
+		if _, _, err := chart.Render(folder, "{crd: {create: false}, "+values+"}", "serin-system"); err != nil {
+			t.Errorf("with %s: %v", values, err)
+		}
+	}
+	rendered, _ := render(t, enabled+asRoot+"controlplane: {kubeconfig: {secretName: other}}")
+	volumes := findDeployment(t, rendered).Spec.Template.Spec.Volumes
+	i := slices.IndexFunc(volumes, func(v corev1.Volume) bool { return v.Secret != nil })
+	if i < 0 || volumes[i].Secret.DefaultMode == nil || *volumes[i].Secret.DefaultMode != 0o400 {
+		t.Errorf("plugins can read the kubeconfig: %v", volumes)
 	}
 }
 
