@@ -107,8 +107,14 @@ func newEnvironment(t *testing.T, namespace string) *environment {
 // startSerin starts a Serin that serves the namespace.
 func (s *environment) startSerin(flags ...string) {
 	s.t.Helper()
+	s.startProgram(serin, flags...)
+}
+
+// startProgram is startSerin with a copy of the program.
+func (s *environment) startProgram(program string, flags ...string) {
+	s.t.Helper()
 	t := s.t
-	argv := slices.Concat([]string{serin}, shortIntervalFlags(), []string{"-namespace", s.namespace}, flags)
+	argv := slices.Concat([]string{program}, shortIntervalFlags(), []string{"-namespace", s.namespace}, flags)
 	if _, err := shared.StartProcess(s.processName(), argv, append([]string{"POD_NAMESPACE=" + s.namespace}, s.env...)); err != nil {
 		t.Fatal(err)
 	}

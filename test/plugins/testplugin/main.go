@@ -4,8 +4,12 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -16,7 +20,8 @@ import (
 
 // behavior is what a call does.
 type behavior struct {
-	// Behavior is empty or one of hang, freeze, crash, print, huge, nonsense, error.
+	// Behavior is empty or one of hang, freeze, crash, print, allocate, huge, nonsense, error, environment, user, read, stall. A router that
+	// stalls does what the call requires, and never returns the result.
 	Behavior string `json:"behavior"`
 	// Phase, Message, Requeue and Value of the result.
 	Phase   string `json:"phase"`
@@ -25,13 +30,17 @@ type behavior struct {
 	Value   string `json:"value"`
 	// Echo returns the received object.
 	Echo bool `json:"echo"`
-	// Call limits the behavior to calls whose text begins with it. Once is a file that limits it to one call: it is created then.
+	// Call limits the behavior to calls whose text begins with it. Once is a file that limits it to one call: it is created then, and
+	// contains the ID of the process.
 	Call string `json:"call"`
 	Once string `json:"once"`
 	// Journal is a file to which each call is appended.
 	Journal string `json:"journal"`
-	// State is a file with the route of a router.
-	State string `json:"state"`
+	// State is a file with the route of a router, Route an HTTPRoute that it writes.
+	State string    `json:"state"`
+	Route httpRoute `json:"route"`
+	// Read are files whose readability the behavior read returns. $PPID is the ID of the controller's process.
+	Read []string `json:"read"`
 }
 
 // allocated is the memory of the behavior allocate.
@@ -60,6 +69,7 @@ func (b behavior) applies(operation string) bool {
 	if err != nil {
 		return false
 	}
+	_, _ = fmt.Fprintln(file, os.Getpid())
 	_ = file.Close()
 	return true
 }
@@ -74,7 +84,7 @@ func (b behavior) act(operation string) types.RpcError {
 		_, _ = fmt.Fprintln(file, operation)
 		_ = file.Close()
 	}
-	if !b.applies(operation) {
+	if b.Behavior == "stall" || !b.applies(operation) {
 		return types.RpcError{}
 	}
 	switch b.Behavior {
@@ -103,6 +113,29 @@ func (b behavior) act(operation string) types.RpcError {
 	return types.RpcError{}
 }
 
+// stall never returns if the behavior is stall and applies to a call.
+func (b behavior) stall(operation string) {
+	if b.Behavior == "stall" && b.applies(operation) {
+		select {}
+	}
+}
+
+// readability returns a line for each file of Read: whether this process can read it.
+func (b behavior) readability() string {
+	var lines []string
+	for _, file := range b.Read {
+		_, err := os.ReadFile(strings.ReplaceAll(file, "$PPID", strconv.Itoa(os.Getppid())))
+		result := "readable"
+		if errors.Is(err, fs.ErrPermission) {
+			result = "denied"
+		} else if err != nil {
+			result = err.Error()
+		}
+		lines = append(lines, filepath.Base(file)+": "+result)
+	}
+	return strings.Join(lines, "\n")
+}
+
 // message returns the message of a result.
 func (b behavior) message() string {
 	if b.Behavior == "huge" {
@@ -110,6 +143,9 @@ func (b behavior) message() string {
 	}
 	if b.Behavior == "environment" {
 		return strings.Join(os.Environ(), "\n")
+	}
+	if b.Behavior == "read" {
+		return b.readability()
 	}
 	if b.Behavior == "user" {
 		return fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid())

@@ -12,7 +12,7 @@ import (
 	goplugin "github.com/hashicorp/go-plugin"
 )
 
-// router writes the route of a Rollout into the file that its configuration names.
+// router writes the route of a Rollout into the file that its configuration names, and its weight into an HTTPRoute.
 type router struct{}
 
 // routerState is the content of that file.
@@ -37,7 +37,17 @@ func (router) UpdateHash(r *v1alpha1.Rollout, canary, stable string, additional 
 }
 
 func (router) SetWeight(r *v1alpha1.Rollout, weight int32, additional []v1alpha1.WeightDestination) types.RpcError {
-	return change(r, fmt.Sprintf("SetWeight %d %d", weight, len(additional)), func(s *routerState) { s.Weight, s.Asked = weight, 0 })
+	operation := fmt.Sprintf("SetWeight %d %d", weight, len(additional))
+	err := change(r, operation, func(s *routerState) { s.Weight, s.Asked = weight, 0 })
+	if err.HasError() {
+		return err
+	}
+	b := route(r)
+	if err := b.Route.setWeight(r, weight); err.HasError() {
+		return err
+	}
+	b.stall(operation)
+	return types.RpcError{}
 }
 
 func (router) SetHeaderRoute(r *v1alpha1.Rollout, header *v1alpha1.SetHeaderRoute) types.RpcError {
