@@ -18,11 +18,11 @@ import (
 func TestContract(t *testing.T) {
 	admission := traffictest.NewAdmission(t, "istio.io/api", "kubernetes/customresourcedefinitions.gen.yaml")
 	t.Run("http", func(t *testing.T) {
-		traffictest.Run(t, istio.New(), traffictest.Options{Provider: "istio", Admission: admission, Canary: istioFields, Whole: whole})
+		traffictest.Run(t, istio.New(), traffictest.Options{Provider: "istio", Admission: admission, Canary: istioFields, Exempt: exempt})
 	})
 	t.Run("tcp", func(t *testing.T) {
 		traffictest.Run(t, istio.New(), traffictest.Options{
-			Provider: "istio", Admission: admission, Whole: whole,
+			Provider: "istio", Admission: admission, Exempt: exempt,
 			Canary: func(t *rapid.T, c *flaggerv1.Canary) {
 				istioFields(t, c)
 				c.Spec.Service.AppProtocol = rapid.SampledFrom([]string{"tcp", "TCP"}).Draw(t, "protocol")
@@ -69,8 +69,8 @@ func differencesIn(object string, cases map[string]map[int]string) []traffictest
 	return out
 }
 
-// whole lists the fields that are copied unchanged from the Canary, in the format of Istio.
-var whole = []string{"DestinationRule spec.trafficPolicy"}
+// exempt lists the fields that are copied unchanged from the Canary, in the format of Istio.
+var exempt = []string{"DestinationRule spec.trafficPolicy"}
 
 func TestRolloutContract(t *testing.T) {
 	admission := traffictest.NewAdmission(t, "istio.io/api", "kubernetes/customresourcedefinitions.gen.yaml")

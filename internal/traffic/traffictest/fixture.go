@@ -220,7 +220,7 @@ func setOwner(t traffic.Target, obj *unstructured.Unstructured) {
 
 // unknowns are the unknown fields for the objects of the release.
 func (f *fixture) unknowns() unknowns {
-	u := unknowns{admission: f.options.Admission, whole: f.options.Whole, sides: []string{f.target.StableService, f.target.CanaryService}}
+	u := unknowns{admission: f.options.Admission, exempt: f.options.Exempt, sides: []string{f.target.StableService, f.target.CanaryService}}
 	if f.options.Copies {
 		u.follows = func(obj *unstructured.Unstructured) bool { return f.target.Owns(obj) }
 	}

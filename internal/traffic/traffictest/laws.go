@@ -48,8 +48,8 @@ type Options struct {
 	NoHandOver bool
 	// Remains returns the name of an object of the primary that remains after its Canary; nil: none does.
 	Remains func(traffic.Target) string
-	// Whole are values that the release writes as a whole, as kind and path: VirtualService spec.hosts.
-	Whole []string
+	// Exempt are values that the release writes as a whole, as kind and path: VirtualService spec.hosts.
+	Exempt []string
 }
 
 // Run tests a renderer against the contract. Features that it does not declare are not skipped: it must refuse them.

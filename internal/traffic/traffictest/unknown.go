@@ -121,8 +121,8 @@ func visit(path string, value any, s shape, see func(path string, object map[str
 // unknowns adds unknown fields to objects, and finds those that were lost.
 type unknowns struct {
 	admission *Admission
-	// whole are values that the release writes as a whole, as kind and path.
-	whole []string
+	// exempt are values that the release writes as a whole, as kind and path.
+	exempt []string
 	// sides are the names of the two Services.
 	sides []string
 	// follows reports whether the spec of an object is copied from one of the user's, so that fields that other tools set in
@@ -139,7 +139,7 @@ func (u unknowns) visit(obj *unstructured.Unstructured, see func(path string, ob
 		if top && path != "spec" {
 			return
 		}
-		if !slices.ContainsFunc(u.whole, func(whole string) bool { return strings.HasPrefix(obj.GetKind()+" "+path, whole) }) {
+		if !slices.ContainsFunc(u.exempt, func(exempt string) bool { return strings.HasPrefix(obj.GetKind()+" "+path, exempt) }) {
 			see(path, object)
 		}
 	})
