@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -33,6 +34,10 @@ var lentCart = strings.NewReplacer(`  selector: {matchLabels: {app: cart}}
     spec: {containers: [{name: cart, image: "cart:1"}]}
 `, "  workloadRef: {apiVersion: apps/v1, kind: Deployment, name: cart-app, scaleDown: onsuccess}\n").Replace(cart)
 
+func lentCartWith(scaleDown argov1.ScaleDown) string {
+	return strings.ReplaceAll(lentCart, string(argov1.ScaleDownOnSuccess), string(scaleDown))
+}
+
 func (p *fakeCluster) lender() (replicas int64, annotations map[string]string) {
 	p.Helper()
 	found := &unstructured.Unstructured{}
@@ -45,7 +50,8 @@ func (p *fakeCluster) lender() (replicas int64, annotations map[string]string) {
 }
 
 // TestTheReplicasOfADeploymentAreRestored when the Rollout with its template is deleted, even if no process runs, or no longer
-// refers to it; and the Deployment is scaled down again when a tool applies its manifest again.
+// refers to it; and the Deployment is scaled down again when a tool applies its manifest again. Whether all its replicas are removed
+// at once or as the pods of the Rollout become ready makes no difference.
 func TestTheReplicasOfADeploymentAreRestored(t *testing.T) {
 	for name, leave := range map[string]func(*fakeCluster){
 		"deleted": func(p *fakeCluster) {
@@ -63,36 +69,87 @@ func TestTheReplicasOfADeploymentAreRestored(t *testing.T) {
 			})
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			p := newFakeCluster(t, lentCart, lender, cartService)
-			p.configure(func(parts *Parts) { parts.MarkedKinds = parts.Routers.MarkedKinds() })
-			p.settle()
-			if replicas, _ := p.lender(); replicas != 0 {
-				t.Fatalf("the Deployment has %d replicas", replicas)
-			}
-			p.changeImage("cart:2")
-			for range 3 {
+		for _, scaleDown := range []argov1.ScaleDown{argov1.ScaleDownOnSuccess, argov1.ScaleDownProgressively} {
+			t.Run(name+", "+string(scaleDown), func(t *testing.T) {
+				p := newFakeCluster(t, lentCartWith(scaleDown), lender, cartService)
+				p.configure(func(parts *Parts) { parts.MarkedKinds = parts.Routers.MarkedKinds() })
 				p.settle()
-			}
-			p.promoteFully()
-			p.settle()
-			p.applyWorkload(3)
-			p.settle()
-			if replicas, _ := p.lender(); replicas != 0 {
-				t.Fatalf("applied again at a later revision, the Deployment has %d replicas beside the Rollout", replicas)
-			}
-			leave(p)
-			for range 5 {
-				if _, err := p.reconcile(); err != nil {
-					t.Fatal(err)
+				if replicas, _ := p.lender(); replicas != 0 {
+					t.Fatalf("the Deployment has %d replicas", replicas)
 				}
-				p.startPods()
-			}
-			replicas, annotations := p.lender()
-			if replicas != 3 || annotations[argov1.ManagedByAnnotation] != "" || annotations[argov1.ReplicasBeforeAnnotation] != "" || annotations["owner"] != "web" {
-				t.Errorf("the Deployment has %d replicas, %v", replicas, annotations)
-			}
-		})
+				p.changeImage("cart:2")
+				for range 3 {
+					p.settle()
+				}
+				p.promoteFully()
+				p.settle()
+				p.applyWorkload(3)
+				p.settle()
+				if replicas, _ := p.lender(); replicas != 0 {
+					t.Fatalf("applied again at a later revision, the Deployment has %d replicas in addition to the Rollout", replicas)
+				}
+				leave(p)
+				p.verifyLenderRestored()
+			})
+		}
+	}
+}
+
+// TestAPartOfTheReplicasOfADeploymentIsRestored: the Rollout is deleted while only a part of its pods is ready. The Deployment, which
+// lost as many replicas, gets them back.
+func TestAPartOfTheReplicasOfADeploymentIsRestored(t *testing.T) {
+	p := newFakeCluster(t, lentCartWith(argov1.ScaleDownProgressively), lender, cartService)
+	p.configure(func(parts *Parts) { parts.MarkedKinds = parts.Routers.MarkedKinds() })
+	for range 3 {
+		if _, err := p.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.startOnePod()
+	for range 3 {
+		if _, err := p.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	desired := int64(*p.rollout().Spec.Replicas)
+	if replicas, _ := p.lender(); replicas != desired-1 {
+		t.Fatalf("next to one of %d pods of the Rollout, the Deployment has %d replicas", desired, replicas)
+	}
+	was := p.rollout()
+	p.deleteRollout()
+	p.reconciler.AffectedReleases(t.Context(), schema.GroupKind{Group: argov1.GroupName, Kind: argov1.RolloutKind}, was, nil)
+	p.verifyLenderRestored()
+}
+
+// startOnePod gives the only ReplicaSet one of its pods.
+func (p *fakeCluster) startOnePod() {
+	p.Helper()
+	var all appsv1.ReplicaSetList
+	if err := p.client.List(p.Context(), &all); err != nil {
+		p.Fatal(err)
+	}
+	if len(all.Items) != 1 {
+		p.Fatalf("there are %d ReplicaSets", len(all.Items))
+	}
+	rs := &all.Items[0]
+	rs.Status = appsv1.ReplicaSetStatus{Replicas: *rs.Spec.Replicas, ReadyReplicas: 1, AvailableReplicas: 1, ObservedGeneration: rs.Generation}
+	if err := p.client.Status().Update(p.Context(), rs); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// verifyLenderRestored reconciles, and verifies that the Deployment has its replicas and no trace of the Rollout.
+func (p *fakeCluster) verifyLenderRestored() {
+	p.Helper()
+	for range 5 {
+		if _, err := p.reconcile(); err != nil {
+			p.Fatal(err)
+		}
+		p.startPods()
+	}
+	replicas, annotations := p.lender()
+	if replicas != 3 || annotations[argov1.ManagedByAnnotation] != "" || annotations[argov1.ReplicasBeforeAnnotation] != "" || annotations["owner"] != "web" {
+		p.Errorf("the Deployment has %d replicas, %v", replicas, annotations)
 	}
 }
 
