@@ -157,33 +157,9 @@ func compareCase(c *caseFile, want, got string, r *ruleSet, show int) []string {
 		}
 		out = append(out, "the case could not be played completely: "+strings.TrimSpace(string(b)))
 	}
-	texts := func(name, mode string, norm func([]string) []string) {
-		in, _, _ := strings.Cut(name, ".")
-		w := norm(r.lines(in, readLines(filepath.Join(want, name))))
-		g := norm(r.lines(in, readLines(filepath.Join(got, name))))
-		switch mode {
-		case "ignore":
-			return
-		case "set":
-			w, g = set(w), set(g)
-		case "last":
-			w, g = last(w), last(g)
-		}
-		if d := diff(w, g, show); len(d) > 0 {
-			out = append(out, name+":")
-			out = append(out, d...)
-		}
+	for _, name := range lineFiles {
+		out = append(out, compareLines(name, readLines(filepath.Join(want, name)), readLines(filepath.Join(got, name)), tol, r, show)...)
 	}
-	texts("phases.txt", tol.Phases, collapse)
-	texts("events.txt", tol.Events, func(l []string) []string { return collapse(without(l, waiting)) })
-	texts("webhooks.jsonl", tol.Hooks, func(l []string) []string { return collapse(renumber(without(l, waitingHook))) })
-	texts("queries.txt", "set", func(l []string) []string {
-		var out []string
-		for _, q := range l {
-			out = append(out, canonical(q))
-		}
-		return out
-	})
 	w, err := readObjects(filepath.Join(want, "objects.yaml"))
 	if err != nil {
 		return append(out, err.Error())
@@ -193,6 +169,50 @@ func compareCase(c *caseFile, want, got string, r *ruleSet, show int) []string {
 		return append(out, err.Error())
 	}
 	return append(out, compareObjects(w, g, tol, r, show)...)
+}
+
+// lineFiles are the files of a recording that are compared line by line.
+var lineFiles = []string{"phases.txt", "events.txt", "webhooks.jsonl", "queries.txt"}
+
+// compareLines returns the differences between the lines of one of these files.
+func compareLines(name string, want, got []string, tol *tolerance, r *ruleSet, show int) []string {
+	in, _, _ := strings.Cut(name, ".")
+	w, g := r.lines(in, want), r.lines(in, got)
+	normalised, mode := collapse, ""
+	switch in {
+	case "phases":
+		mode = tol.Phases
+	case "events":
+		mode = tol.Events
+		normalised = func(l []string) []string { return collapse(without(l, waiting)) }
+	case "webhooks":
+		mode = tol.Hooks
+		normalised = func(l []string) []string { return collapse(renumber(without(l, waitingHook))) }
+	case "queries":
+		mode = "set"
+		normalised = canonicalQueries
+	}
+	w, g = normalised(w), normalised(g)
+	switch mode {
+	case "ignore":
+		return nil
+	case "set":
+		w, g = set(w), set(g)
+	case "last":
+		w, g = last(w), last(g)
+	}
+	if d := diff(w, g, show); len(d) > 0 {
+		return append([]string{name + ":"}, d...)
+	}
+	return nil
+}
+
+func canonicalQueries(queries []string) []string {
+	var out []string
+	for _, q := range queries {
+		out = append(out, canonical(q))
+	}
+	return out
 }
 
 func compareObjects(w, g map[string]objectFile, tol *tolerance, r *ruleSet, show int) []string {

@@ -57,6 +57,34 @@ func TestDifferencesHideNoDefect(t *testing.T) {
 		}
 	})
 
+	// In every recorded phase, webhook and query, one value is another one; or all lines with the same value are missing.
+	t.Run("lines", func(t *testing.T) {
+		for _, c := range cases {
+			for file, defects := range lineDefects {
+				recorded := readLines(filepath.Join(c.dir, "expected", file))
+				hidden := func(changed []string) bool {
+					return len(compareLines(file, recorded, changed, toleranceOf(c), &ruleSet{rules: rules}, 3)) == 0
+				}
+				for _, defect := range defects {
+					for i, line := range recorded {
+						changed := slices.Clone(recorded)
+						changed[i] = defect.value.ReplaceAllString(line, defect.with)
+						compared := !waitingHook.MatchString(line) && (defect.except == nil || !defect.except.MatchString(line))
+						if changed[i] != line && compared && hidden(changed) {
+							t.Errorf("%s: %s: hidden: %q with %q instead of %s", c.name, file, line, defect.with, defect.value)
+						}
+					}
+				}
+				for value := range valuesOf(recorded, defects[0].value) {
+					same := func(line string) bool { return defects[0].value.FindString(line) == value }
+					if missing := slices.DeleteFunc(slices.Clone(recorded), same); hidden(missing) {
+						t.Errorf("%s: %s: hidden: no line with %s", c.name, file, value)
+					}
+				}
+			}
+		}
+	})
+
 	// The last version of every recorded object gets unexpected metadata and an unexpected field, or loses some of its own.
 	t.Run("objects", func(t *testing.T) {
 		for _, c := range cases {
@@ -91,6 +119,57 @@ func TestDifferencesHideNoDefect(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A lineDefect is another value in a line of a recording.
+type lineDefect struct {
+	value *regexp.Regexp
+	with  string
+	// except are the lines in which an entry hides the value on purpose; nil: none.
+	except *regexp.Regexp
+}
+
+// lineDefects are those of each file. The first value of a file identifies lines that belong together.
+var lineDefects = map[string][]lineDefect{
+	"phases.txt": {
+		{value: regexp.MustCompile(`phase=\w+`), with: "phase=Other"},
+		{value: regexp.MustCompile(`weight=-?\d+`), with: "weight=17", except: awaitsPromotion},
+		{value: regexp.MustCompile(`iterations=-?\d+`), with: "iterations=17", except: awaitsPromotion},
+		{value: regexp.MustCompile(`failedChecks=-?\d+`), with: "failedChecks=17"},
+		{value: regexp.MustCompile(`Promoted:\w+:`), with: "Promoted:Other:"},
+		{value: regexp.MustCompile(`Promoted:(\w+):\w+`), with: "Promoted:$1:Other"},
+		{value: regexp.MustCompile(`applied=\S+`), with: "applied=rev1"},
+		{value: regexp.MustCompile(`promoted=\S+`), with: "promoted=rev9"},
+	},
+	"webhooks.jsonl": {
+		{value: regexp.MustCompile(`"path":"[^"]*"`), with: `"path":"stray"`},
+		{value: regexp.MustCompile(`"name":"cart"`), with: `"name":"other"`},
+		{value: regexp.MustCompile(`"namespace":"[^"]*"`), with: `"namespace":"other"`},
+		{value: regexp.MustCompile(`"phase":"[^"]*"`), with: `"phase":"Other"`},
+		{value: regexp.MustCompile(`"(cmd|eventMessage|eventType|text|color|themeColor)":"[^"]*"`), with: `"$1":"other"`},
+	},
+	"queries.txt": {
+		{value: regexp.MustCompile(`^.*$`), with: "other"},
+		{value: regexp.MustCompile(`namespace="[^"]*"`), with: `namespace="other"`},
+		{value: regexp.MustCompile(`="cart|~"cart`), with: `${0}-primary`},
+		{value: regexp.MustCompile(`\[\d+[a-z]+\]`), with: "[7m]"},
+		{value: regexp.MustCompile(`!~"5\.\*"`), with: `!~"4.*"`},
+		{value: regexp.MustCompile(`100$`), with: "10"},
+		{value: regexp.MustCompile(`0\.99`), with: "0.5"},
+	},
+}
+
+var awaitsPromotion = regexp.MustCompile("phase=WaitingPromotion")
+
+// valuesOf returns the values that a pattern matches in lines that are compared.
+func valuesOf(lines []string, pattern *regexp.Regexp) map[string]bool {
+	out := map[string]bool{}
+	for _, line := range lines {
+		if value := pattern.FindString(line); value != "" && !waitingHook.MatchString(line) {
+			out[value] = true
+		}
+	}
+	return out
 }
 
 // intended are the fields whose absence an entry hides on purpose, because Serin does not write them.
