@@ -171,19 +171,20 @@ func isHandedOver(obj *unstructured.Unstructured) bool {
 
 // Original returns what Written.Original returns where the renderer writes these fields of the spec, and no annotation of its
 // own.
-func (x Found) Original(t Target, specKeys ...string) (*unstructured.Unstructured, error) {
-	return Written{Spec: specKeys}.Original(t, x)
+func (x Found) Original(t Target, spec Fields) (*unstructured.Unstructured, error) {
+	return Written{Spec: spec}.Original(t, x)
 }
 
 // Written names what a renderer writes into an object in addition to the metadata that SetApexMetadata writes.
 type Written struct {
-	Spec, Annotations []string
+	Spec        Fields
+	Annotations []string
 	// NoApexMetadata is true if the renderer does not call SetApexMetadata.
 	NoApexMetadata bool
 }
 
-// Original returns Written{Spec: specKeys}.Original: for a renderer that writes these fields of the spec, and no annotation
-// of its own.
+// Original returns the object as it was before the release adopted it: what the renderer writes has its former value, and what
+// other tools added remains. Nil means that the object must not exist. Errors: ErrNoOriginal.
 func (w Written) Original(t Target, x Found) (*unstructured.Unstructured, error) {
 	switch {
 	case x.Object == nil:
@@ -258,12 +259,17 @@ func flaggerSpec(annotations map[string]string) (map[string]any, bool) {
 	return nil, false
 }
 
-func resetSpec(obj *unstructured.Unstructured, before map[string]any, keys []string) {
+// resetSpec sets the fields that the renderer writes to their former values. Fields that other tools added inside of them since
+// then remain, except in objects that the former values do not have.
+func resetSpec(obj *unstructured.Unstructured, before map[string]any, fields Fields) {
 	spec, _, _ := unstructured.NestedMap(obj.Object, "spec")
 	if spec == nil {
 		spec = map[string]any{}
 	}
-	SetFields(spec, before, keys...)
+	if before == nil { // the object had no spec
+		before = map[string]any{}
+	}
+	WriteFields(spec, before, fields)
 	obj.Object["spec"] = spec
 }
 

@@ -30,8 +30,8 @@ type Renderer interface {
 	// Read returns the route that the objects describe. Where several objects have different weights, it is the highest one
 	// of the canary. An error is a route that cannot be understood.
 	Read(t Target, existing Objects) (Observed, error)
-	// Restore returns the user's objects as they were before the first change, or, where weights must remain, without what
-	// Serin added. Objects that were created for the release are unchanged, unless nothing else would delete them. With
+	// Restore returns the user's objects as they were before the first change, with the fields that other tools added since, or,
+	// where weights must remain, without what Serin added. Objects that were created for the release are unchanged, unless nothing else would delete them. With
 	// ErrNoOriginal, the result contains what could be restored.
 	Restore(t Target, existing Objects) ([]*unstructured.Unstructured, error)
 }

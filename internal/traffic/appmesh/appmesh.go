@@ -99,7 +99,7 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic
 func (r Renderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	parts := r.parts(t)
 	return existing.Originals(t, func(i int) traffic.Written {
-		written := traffic.Written{Spec: parts[i].fields.Names(), NoApexMetadata: !parts[i].node}
+		written := traffic.Written{Spec: parts[i].fields, NoApexMetadata: !parts[i].node}
 		if parts[i].exposed {
 			written.Annotations = gatewayAnnotations
 		}

@@ -69,7 +69,7 @@ func (r Renderer) specFields(t traffic.Target) traffic.Fields {
 
 // Restore restores the routes of an adopted HTTPProxy.
 func (r Renderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
-	obj, err := existing[0].Original(t, r.specFields(t).Names()...)
+	obj, err := existing[0].Original(t, r.specFields(t))
 	return []*unstructured.Unstructured{obj}, err
 }
 

@@ -72,6 +72,6 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic
 
 // Restore restores the parents, host names and rules of an adopted route.
 func (r Renderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
-	obj, err := existing[0].Original(t, r.specFields(t, existing[0].Ref.GVK).Names()...)
+	obj, err := existing[0].Original(t, r.specFields(t, existing[0].Ref.GVK))
 	return []*unstructured.Unstructured{obj}, err
 }

@@ -105,9 +105,9 @@ func (r *Renderer) Render(t traffic.Target, route release.Route, existing traffi
 func (r *Renderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	return existing.Originals(t, func(i int) traffic.Written {
 		if i == routeTable {
-			return traffic.Written{Spec: specFields(existing).Names()}
+			return traffic.Written{Spec: specFields(existing)}
 		}
-		return traffic.Written{Spec: []string{"kube"}, NoApexMetadata: true}
+		return traffic.Written{Spec: traffic.Fields{"kube": {Fields: kubeFields}}, NoApexMetadata: true}
 	})
 }
 

@@ -15,8 +15,8 @@ var patternKeys = []string{
 	"initialStreamWindowSize", "initialConnectionWindowSize", "httpProxyHostName",
 }
 
-// kubeKeys are the fields of an Upstream with the address of a Service, and the selector of its pods.
-var kubeKeys = []string{"serviceName", "serviceNamespace", "servicePort", "selector"}
+// kubeFields are the fields of an Upstream with the address of a Service, and the selector of its pods.
+var kubeFields = traffic.Whole("serviceName", "serviceNamespace", "servicePort", "selector")
 
 // renderUpstream renders the Upstream of one side. Its settings are those of the pattern, if one is named; otherwise other
 // tools may write them.
@@ -56,7 +56,7 @@ func setKube(t traffic.Target, spec map[string]any, service string) {
 	if t.SelectorLabel != "" {
 		want["selector"] = map[string]any{t.SelectorLabel: selectorValue(t, service)}
 	}
-	traffic.SetFields(kube, want, kubeKeys...) // these fields are written as a whole
+	traffic.WriteFields(kube, want, kubeFields)
 }
 
 // selectorValue is the value of the label of the pods behind a Service of the release.

@@ -77,9 +77,9 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic
 func (r Renderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	return existing.Originals(t, func(i int) traffic.Written {
 		if i == virtualService {
-			return traffic.Written{Spec: virtualServiceFields(t).Names()}
+			return traffic.Written{Spec: virtualServiceFields(t)}
 		}
-		return traffic.Written{Spec: destinationRuleFields.Names(), NoApexMetadata: true}
+		return traffic.Written{Spec: destinationRuleFields, NoApexMetadata: true}
 	})
 }
 

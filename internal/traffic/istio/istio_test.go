@@ -3,6 +3,7 @@ package istio_test
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pgregory.net/rapid"
@@ -69,8 +70,42 @@ func differencesIn(object string, cases map[string]map[int]string) []traffictest
 	return out
 }
 
-// exempt lists the fields that are copied unchanged from the Canary, in the format of Istio.
+// exempt lists the fields that are copied unchanged from the Canary, in the format of Istio. Any field inside of them may be one
+// that was removed from the Canary, so none is preserved for other tools.
 var exempt = []string{"DestinationRule spec.trafficPolicy"}
+
+// TestTrafficPolicyIsThatOfTheCanary: fields of other tools inside of the policy are removed, and those next to it remain.
+func TestTrafficPolicyIsThatOfTheCanary(t *testing.T) {
+	for name, test := range map[string]struct {
+		policy *apiextensionsv1.JSON
+		want   any
+	}{
+		"a policy": {policy(`{"loadBalancer":{"simple":"LEAST_REQUEST"}}`), map[string]any{"loadBalancer": map[string]any{"simple": "LEAST_REQUEST"}}},
+		"none":     {nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &flaggerv1.Canary{}
+			c.Name, c.Namespace, c.UID = "cart", "web", "uid"
+			c.Spec.TargetRef.Name, c.Spec.Service.TrafficPolicy = "cart", test.policy
+			target := traffic.NewCanaryTarget(c, "istio", "app")
+			rule := traffictest.NewObject(istio.New().Refs(target, release.Route{}, nil)[0], map[string]any{
+				"subsets":       []any{map[string]any{"name": "theirs"}},
+				"trafficPolicy": map[string]any{"loadBalancer": map[string]any{"warmupDurationSecs": "30s"}, "tunnel": map[string]any{"protocol": "CONNECT"}},
+			})
+			rendered, err := istio.New().Render(target, release.Route{}, traffictest.Find(istio.New(), target, release.Route{}, []*unstructured.Unstructured{rule}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			spec := traffic.Spec(rendered[0])
+			if diff := cmp.Diff(test.want, spec["trafficPolicy"]); diff != "" {
+				t.Errorf("trafficPolicy (-want +got):\n%s", diff)
+			}
+			if spec["subsets"] == nil {
+				t.Error("the subsets of another tool are lost")
+			}
+		})
+	}
+}
 
 func TestRolloutContract(t *testing.T) {
 	admission := traffictest.NewAdmission(t, "istio.io/api", "kubernetes/customresourcedefinitions.gen.yaml")

@@ -192,6 +192,6 @@ func latestReady(obj *unstructured.Unstructured) string {
 
 // Restore restores the previous shares, whether or not the Service still names a primary.
 func (r Renderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
-	obj, err := traffic.Written{Spec: specFields.Names(), NoApexMetadata: true}.Original(t, existing[0])
+	obj, err := traffic.Written{Spec: specFields, NoApexMetadata: true}.Original(t, existing[0])
 	return []*unstructured.Unstructured{obj}, err
 }

@@ -168,7 +168,7 @@ func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Obse
 // Restore restores an adopted TrafficRoute. One that was created for the release must be deleted, because garbage collection
 // does not delete it.
 func (r Renderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
-	obj, err := markIfCreatedByFlagger(t, existing[0]).Original(t, specFields.Names()...)
+	obj, err := markIfCreatedByFlagger(t, existing[0]).Original(t, specFields)
 	return []*unstructured.Unstructured{obj}, err
 }
 

@@ -174,7 +174,7 @@ func weightOf(v any) (int, error) {
 
 // Restore restores service, backends and gateways of an adopted TrafficSplit.
 func (r Renderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
-	written := traffic.Written{Spec: specFields.Names(), NoApexMetadata: true}
+	written := traffic.Written{Spec: specFields, NoApexMetadata: true}
 	if forIstio(t) {
 		written.Annotations = []string{gatewaysAnnotation}
 	}

@@ -108,6 +108,6 @@ func isService(t traffic.Target, entry map[string]any, name any) bool {
 
 // Restore restores the weighted services of an adopted TraefikService.
 func (r Renderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
-	obj, err := existing[0].Original(t, specFields(t).Names()...)
+	obj, err := existing[0].Original(t, specFields(t))
 	return []*unstructured.Unstructured{obj}, err
 }
