@@ -100,20 +100,19 @@ func TestTheReplicasOfADeploymentAreRestored(t *testing.T) {
 func TestAPartOfTheReplicasOfADeploymentIsRestored(t *testing.T) {
 	p := newFakeCluster(t, lentCartWith(argov1.ScaleDownProgressively), lender, cartService)
 	p.configure(func(parts *Parts) { parts.MarkedKinds = parts.Routers.MarkedKinds() })
-	for range 3 {
-		if _, err := p.reconcile(); err != nil {
-			t.Fatal(err)
+	p.edit(func(o *argov1.Rollout) { o.Spec.Replicas = new(int32(3)) })
+	for ready := range int32(3) {
+		for range 3 {
+			if _, err := p.reconcile(); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	p.startOnePod()
-	for range 3 {
-		if _, err := p.reconcile(); err != nil {
-			t.Fatal(err)
+		if replicas, _ := p.lender(); replicas != int64(3-ready) {
+			t.Fatalf("next to %d of 3 pods of the Rollout, the Deployment has %d replicas", ready, replicas)
 		}
-	}
-	desired := int64(*p.rollout().Spec.Replicas)
-	if replicas, _ := p.lender(); replicas != desired-1 {
-		t.Fatalf("next to one of %d pods of the Rollout, the Deployment has %d replicas", desired, replicas)
+		if ready < 2 {
+			p.makeReady(ready + 1)
+		}
 	}
 	was := p.rollout()
 	p.deleteRollout()
@@ -121,8 +120,8 @@ func TestAPartOfTheReplicasOfADeploymentIsRestored(t *testing.T) {
 	p.verifyLenderRestored()
 }
 
-// startOnePod gives the only ReplicaSet one of its pods.
-func (p *fakeCluster) startOnePod() {
+// makeReady makes that many pods of the only ReplicaSet ready.
+func (p *fakeCluster) makeReady(ready int32) {
 	p.Helper()
 	var all appsv1.ReplicaSetList
 	if err := p.client.List(p.Context(), &all); err != nil {
@@ -132,7 +131,7 @@ func (p *fakeCluster) startOnePod() {
 		p.Fatalf("there are %d ReplicaSets", len(all.Items))
 	}
 	rs := &all.Items[0]
-	rs.Status = appsv1.ReplicaSetStatus{Replicas: *rs.Spec.Replicas, ReadyReplicas: 1, AvailableReplicas: 1, ObservedGeneration: rs.Generation}
+	rs.Status = appsv1.ReplicaSetStatus{Replicas: *rs.Spec.Replicas, ReadyReplicas: ready, AvailableReplicas: ready, ObservedGeneration: rs.Generation}
 	if err := p.client.Status().Update(p.Context(), rs); err != nil {
 		p.Fatal(err)
 	}
