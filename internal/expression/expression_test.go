@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/expr-lang/expr"
@@ -113,6 +114,38 @@ func TestEvaluationsEndWithTheirContext(t *testing.T) {
 	_, err := Evaluate(ctx, "all(1..1000, tick())", o, nil)
 	if !errors.Is(err, cause) || rounds > 10 {
 		t.Errorf("got %v after %d rounds, want %v after 10", err, rounds, cause)
+	}
+}
+
+// TestEvaluationsEndAfterTheirTime covers an evaluation that is within its budget and whose context does not end, on the clock of
+// a bubble: it ends at the first charge after maxTime, and not before.
+func TestEvaluationsEndAfterTheirTime(t *testing.T) {
+	for _, tt := range []struct {
+		pause  time.Duration // of the tenth round
+		rounds int
+		want   error
+	}{
+		{maxTime - 1, 1000, nil},
+		{maxTime + 1, 10, ErrTooSlow},
+	} {
+		t.Run(tt.pause.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rounds := 0
+				o := Options{Functions: []Function{{
+					Name: "tick", Types: []any{new(func() bool)},
+					Call: func(...any) (any, error) {
+						if rounds++; rounds == 10 {
+							<-time.After(tt.pause)
+						}
+						return true, nil
+					},
+				}}}
+				_, err := Evaluate(t.Context(), "all(1..1000, tick())", o, nil)
+				if !errors.Is(err, tt.want) || rounds != tt.rounds {
+					t.Errorf("got %v after %d rounds, want %v after %d", err, rounds, tt.want, tt.rounds)
+				}
+			})
+		})
 	}
 }
 
