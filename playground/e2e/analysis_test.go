@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -60,6 +61,8 @@ func inRunPhase(wanted argov1.AnalysisPhase) func(argov1.AnalysisRunStatus) erro
 // waitForEventOf waits for an event about an object with the source component of Argo Rollouts.
 func (s *environment) waitForEventOf(kind, name, reason, message string) {
 	s.t.Helper()
+	deadline := time.NewTimer(waitTimeout)
+	defer deadline.Stop()
 	for i := 0; ; {
 		states, news := s.events.statesFrom(i)
 		for _, e := range states {
@@ -74,8 +77,8 @@ func (s *environment) waitForEventOf(kind, name, reason, message string) {
 		i += len(states)
 		select {
 		case <-news:
-		case <-s.t.Context().Done():
-			s.t.Fatalf("no event %s %q about %s", reason, message, name)
+		case <-deadline.C:
+			s.t.Fatalf("wait for event %s %q about %s: it took more than %s", reason, message, name, waitTimeout)
 		}
 	}
 }

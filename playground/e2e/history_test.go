@@ -57,8 +57,10 @@ func recordHistory[T any](t *testing.T, resource schema.GroupVersionResource, na
 	var running sync.WaitGroup
 	running.Go(func() { informer.RunWithContext(ctx) })
 	t.Cleanup(func() { cancel(); running.Wait() })
-	if !cache.WaitForCacheSync(t.Context().Done(), informer.HasSynced) {
-		t.Fatalf("watch %s in %s: %v", resource.Resource, namespace, context.Cause(t.Context()))
+	synced, stop := context.WithTimeout(t.Context(), waitTimeout)
+	defer stop()
+	if !cache.WaitForCacheSync(synced.Done(), informer.HasSynced) {
+		t.Fatalf("watch %s in %s: %v", resource.Resource, namespace, context.Cause(synced))
 	}
 	return h
 }

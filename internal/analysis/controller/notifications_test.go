@@ -39,7 +39,7 @@ func TestSubscribersOfARunReceiveItsResult(t *testing.T) {
 	run.Annotations = map[string]string{"notifications.argoproj.io/subscribe.on-analysis-run-failed.hook": ""}
 	o := open(t, "", config, run)
 	o.pass()
-	<-o.answered
+	o.waitForAnswer()
 	o.pass()
 	select {
 	case got := <-received:

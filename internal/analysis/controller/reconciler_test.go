@@ -39,6 +39,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/sharding"
 	"github.com/serin-dev/serin/internal/telemetry"
+	"github.com/serin-dev/serin/internal/waittest"
 )
 
 var key = types.NamespacedName{Namespace: "shop", Name: "run"}
@@ -48,6 +49,7 @@ type office struct {
 	t          *testing.T
 	client     client.Client
 	reconciler *controller.Reconciler
+	registry   *prometheus.Registry
 	answered   chan struct{}
 	conflicts  atomic.Int32 // status writes that are to fail
 	writes     atomic.Int32 // successful status writes
@@ -64,7 +66,7 @@ func open(t *testing.T, instance string, objects ...client.Object) *office {
 			t.Fatal(err)
 		}
 	}
-	o := &office{t: t, answered: make(chan struct{}, 100)}
+	o := &office{t: t, registry: prometheus.NewRegistry(), answered: make(chan struct{}, 100)}
 	o.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&batchv1.Job{}).WithInterceptorFuncs(interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 			if _, ok := object.(*argov1.AnalysisRun); ok {
@@ -77,7 +79,7 @@ func open(t *testing.T, instance string, objects ...client.Object) *office {
 		},
 	}).Build()
 	clk, out := clock.RealClock{}, outbound.New(outbound.Policy{AllowLoopback: true})
-	shown, outbox := telemetry.New(prometheus.NewRegistry()), telemetry.NewOutbox(clk, logr.Discard())
+	shown, outbox := telemetry.New(o.registry), telemetry.NewOutbox(clk, logr.Discard())
 	jobs := &measure.Jobs{Client: o.client, APIReader: o.client, Clock: clk}
 	measurer := &measure.Measurer{
 		Client: o.client, Secrets: o.client, Clock: clk, Restricted: out, Unrestricted: out, Services: metric.NewRegistry(metricweb.Service(metric.Cluster{})), Namespace: "serin-system", Environment: func(string) string { return "" },
@@ -134,6 +136,12 @@ func (o *office) pass() reconcile.Result {
 	return result
 }
 
+// waitForAnswer waits until a query is answered.
+func (o *office) waitForAnswer() {
+	o.t.Helper()
+	waittest.Receive(o.t, "a query is answered", o.answered)
+}
+
 func (o *office) run() *argov1.AnalysisRun {
 	o.t.Helper()
 	run := &argov1.AnalysisRun{}
@@ -146,6 +154,8 @@ func (o *office) run() *argov1.AnalysisRun {
 // until reconciles when answers and wake times require it, until the run has a phase.
 func (o *office) until(phase argov1.AnalysisPhase) argov1.AnalysisRunStatus {
 	o.t.Helper()
+	deadline := time.NewTimer(waittest.Timeout)
+	defer deadline.Stop()
 	for {
 		result := o.pass()
 		status := o.run().Status
@@ -161,8 +171,8 @@ func (o *office) until(phase argov1.AnalysisPhase) argov1.AnalysisRunStatus {
 		select {
 		case <-o.answered:
 		case <-wake:
-		case <-o.t.Context().Done():
-			o.t.Fatalf("never %s; last: %+v", phase, status)
+		case <-deadline.C:
+			o.t.Fatalf("wait until the run is %s: it took more than %s; last state: %+v", phase, waittest.Timeout, status)
 		}
 	}
 }
@@ -187,7 +197,7 @@ func TestMeasurementDoesNotBlockWorker(t *testing.T) {
 	for range 5 { // reconciliations continue while the slow measurement is in progress
 		o.pass()
 	}
-	<-o.answered
+	o.waitForAnswer()
 	o.pass()
 	if results := o.run().Status.MetricResults; len(results) != 2 || results[1].Phase != argov1.AnalysisPhaseSuccessful || results[0].Phase.Completed() {
 		t.Errorf("got %+v", results)
@@ -204,7 +214,7 @@ func TestMeasurementSurvivesStatusConflict(t *testing.T) {
 	calls := atomic.Int32{}
 	o := open(t, "", analysisRun(web(t, "m", func(w http.ResponseWriter, _ *http.Request) { calls.Add(1); fmt.Fprint(w, "1") })))
 	o.pass()
-	<-o.answered
+	o.waitForAnswer()
 	o.conflicts.Store(2)
 	for range 2 {
 		if result := o.pass(); result.RequeueAfter == 0 {
@@ -262,9 +272,9 @@ func TestEndOfJobIsProcessedImmediately(t *testing.T) {
 	stray := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "u.job.9", Labels: map[string]string{measure.RunUIDLabel: "u"}}}
 	o := open(t, "", stray, analysisRun(argov1.Metric{Name: "job", Provider: argov1.MetricProvider{Job: &argov1.JobMetric{}}}))
 	o.pass()
-	<-o.answered // creates the Job
-	o.pass()     // and checks it
-	<-o.answered
+	o.waitForAnswer() // creates the Job
+	o.pass()          // and checks it
+	o.waitForAnswer()
 	o.pass()
 	job := &batchv1.Job{}
 	if err := o.client.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "u.job.1"}, job); err != nil {
@@ -298,9 +308,7 @@ func TestEventsHaveTheReasonsOfTheAPI(t *testing.T) {
 	o := open(t, "", analysisRun(web(t, "m", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "2") })))
 	o.until(argov1.AnalysisPhaseFailed)
 	wanted := map[string]string{"MetricFailed": "Metric 'm' Completed. Result: Failed", "AnalysisRunFailed": "Analysis Completed. Result: Failed"}
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for len(wanted) > 0 {
+	waittest.Until(t, "the events are recorded", func() error {
 		events := &corev1.EventList{}
 		if err := o.client.List(t.Context(), events); err != nil {
 			t.Fatal(err)
@@ -310,12 +318,11 @@ func TestEventsHaveTheReasonsOfTheAPI(t *testing.T) {
 				delete(wanted, e.Reason)
 			}
 		}
-		select {
-		case <-tick.C:
-		case <-t.Context().Done():
-			t.Fatalf("not told: %v", wanted)
+		if len(wanted) > 0 {
+			return fmt.Errorf("there is no %v", wanted)
 		}
-	}
+		return nil
+	})
 }
 
 func TestReadSeries(t *testing.T) {
@@ -421,7 +428,7 @@ func TestATakeoverRepeatsNoMeasurement(t *testing.T) {
 	o := open(t, "", analysisRun(metric))
 	o.pass()
 	old := o.run() // the measurement is in progress
-	<-o.answered
+	o.waitForAnswer()
 	o.pass()
 	if status := o.run().Status; status.MetricResults[0].Count != 1 || calls.Load() != 1 || o.liveReads.Load() != 0 {
 		t.Fatalf("got %+v after %d calls and %d reads from the API server", status, calls.Load(), o.liveReads.Load())
