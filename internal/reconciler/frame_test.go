@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -22,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/serin-dev/serin/internal/leaktest"
 	"github.com/serin-dev/serin/internal/readyourwrites"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/sharding"
@@ -74,8 +74,8 @@ func TestNothingOutlivesItsObject(t *testing.T) {
 				return reconcile.Result{}, nil
 			}
 			ctx := log.IntoContext(t.Context(), logr.Discard())
-			createAndDelete := func(objects int) {
-				for i := range objects {
+			leaktest.Check(t, registry, 10_000, func(from, to int) {
+				for i := from; i < to; i++ {
 					request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "shop", Name: fmt.Sprint("object-", i)}}
 					for _, cluster.name = range []string{request.Name, ""} {
 						if _, err := f.Reconcile(ctx, request); err != nil {
@@ -85,20 +85,7 @@ func TestNothingOutlivesItsObject(t *testing.T) {
 						}
 					}
 				}
-			}
-			createAndDelete(10) // allocates everything that is allocated once
-			series, heap, goroutines := resourceUsage(t, registry)
-			createAndDelete(10_000)
-			nowSeries, nowHeap, nowGoroutines := resourceUsage(t, registry)
-			if nowSeries != series {
-				t.Errorf("%d series, %d before", nowSeries, series)
-			}
-			if grown := nowHeap - heap; grown > 1<<20 {
-				t.Errorf("the heap has grown by %d bytes", grown)
-			}
-			if nowGoroutines > goroutines {
-				t.Errorf("%d goroutines, %d before", nowGoroutines, goroutines)
-			}
+			})
 			if footprint := f.Footprint(); len(footprint) > 0 {
 				t.Errorf("the process still has state of %v", footprint)
 			}
@@ -158,22 +145,6 @@ func TestObjectsOfOtherShardsAreForgotten(t *testing.T) {
 	if keys := f.AcquisitionKeys(); len(keys) > 0 {
 		t.Errorf("the process still has state of %v", keys)
 	}
-}
-
-func resourceUsage(t *testing.T, registry *prometheus.Registry) (series, heap, goroutines int) {
-	t.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		series += len(family.GetMetric())
-	}
-	clear(families) // the measurement itself must not count
-	runtime.GC()
-	var memory runtime.MemStats
-	runtime.ReadMemStats(&memory)
-	return series, int(memory.HeapAlloc), runtime.NumGoroutine()
 }
 
 // TestQueriesNeedACurrentObject: the object is read once per takeover, and only if there are queries.

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/yaml"
 
@@ -43,6 +44,7 @@ var key = types.NamespacedName{Namespace: "shop", Name: "cart"}
 // the requests to the API server.
 type fakeCluster struct {
 	*testing.T
+	key        types.NamespacedName // of the Rollout that its methods are about
 	client     client.WithWatch
 	cache      *replaceableClient
 	reconciler *Reconciler
@@ -67,7 +69,7 @@ func newFakeCluster(t *testing.T, manifests ...string) *fakeCluster {
 			t.Fatal(err)
 		}
 	}
-	p := &fakeCluster{T: t, news: make(chan struct{}), clock: clocktesting.NewFakeClock(time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC))}
+	p := &fakeCluster{T: t, key: key, news: make(chan struct{}), clock: clocktesting.NewFakeClock(time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC))}
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&argov1.Rollout{}, &appsv1.ReplicaSet{}).
 		WithInterceptorFuncs(p.recordingFuncs())
 	for _, index := range []func(context.Context, client.FieldIndexer) error{IndexOwners, IndexServices, IndexWorkloads, IndexMarkedWorkloads, IndexPlaces, endpoints.Index} {
@@ -229,7 +231,7 @@ func (p *fakeCluster) object(text string) client.Object {
 
 // reconcile is one reconciliation.
 func (p *fakeCluster) reconcile() (reconcile.Result, error) {
-	return p.reconciler.Reconcile(p.Context(), reconcile.Request{NamespacedName: key})
+	return p.reconciler.Reconcile(log.IntoContext(p.Context(), logr.Discard()), reconcile.Request{NamespacedName: p.key})
 }
 
 // settle reconciles until nothing is written anymore. Between reconciliations, ReplicaSets get their pods, and these are
@@ -315,7 +317,7 @@ func (p *fakeCluster) publish() bool {
 func (p *fakeCluster) rollout() *argov1.Rollout {
 	p.Helper()
 	object := &argov1.Rollout{}
-	if err := p.client.Get(p.Context(), key, object); err != nil {
+	if err := p.client.Get(p.Context(), p.key, object); err != nil {
 		p.Fatal(err)
 	}
 	return object
