@@ -18,14 +18,16 @@ import (
 	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/model"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/cel/common"
 )
 
-// custom is a compiled definition: a tree that sets defaults, prunes, and recognises objects that are certainly valid. Objects
-// that it cannot decide are passed to the code of the real API server, which also produces the error texts.
+// custom is a compiled definition: the code of the real API server, which sets defaults, prunes and validates, and a tree that
+// recognises objects that are certainly valid, because validation is slow.
 type custom struct {
 	root       *node
 	structural *structural.Structural
@@ -84,13 +86,9 @@ type node struct {
 	kind        string // of JSON; empty: any
 	intOrString bool
 	nullable    bool
-	preserve    bool
 	fields      map[string]*node
 	others      *node // of fields without a name of their own
-	anyOther    bool  // fields without a property are preserved
 	items       *node
-	initial     any // the default
-	defaults    []string
 	required    []string
 	enum        []any
 	pattern     *regexp.Regexp
@@ -110,8 +108,7 @@ var trivialFormats = []string{"", "int32", "int64", "double", "float", "string"}
 
 func compileNode(s *structural.Structural) (*node, error) {
 	n := &node{
-		kind: s.Type, intOrString: s.XIntOrString, nullable: s.Nullable, preserve: s.XPreserveUnknownFields,
-		initial: clone(s.Default.Object), longest: math.MaxInt64, mostItems: math.MaxInt64,
+		kind: s.Type, intOrString: s.XIntOrString, nullable: s.Nullable, longest: math.MaxInt64, mostItems: math.MaxInt64,
 	}
 	if s.XEmbeddedResource {
 		return nil, errors.New("embedded resources are not simulated")
@@ -131,20 +128,13 @@ func compileNode(s *structural.Structural) (*node, error) {
 			return nil, err
 		}
 		n.fields[name] = child
-		if child.initial != nil {
-			n.defaults = append(n.defaults, name)
-		}
 	}
-	slices.Sort(n.defaults)
-	if s.AdditionalProperties != nil {
-		n.anyOther = s.AdditionalProperties.Bool
-		if s.AdditionalProperties.Structural != nil {
-			child, err := compileNode(s.AdditionalProperties.Structural)
-			if err != nil {
-				return nil, err
-			}
-			n.others = child
+	if s.AdditionalProperties != nil && s.AdditionalProperties.Structural != nil {
+		child, err := compileNode(s.AdditionalProperties.Structural)
+		if err != nil {
+			return nil, err
 		}
+		n.others = child
 	}
 	if s.Items != nil {
 		child, err := compileNode(s.Items)
@@ -196,88 +186,11 @@ func (n *node) readConstraints(v *structural.ValueValidation, intOrString bool) 
 	return nil
 }
 
-// complete prunes unknown fields and sets defaults, in place. A value that is identical to the old one was completed before,
-// and is not changed.
-func (n *node) complete(value, old any) any {
-	if old != nil && identical(value, old) {
-		return value
-	}
-	switch v := value.(type) {
-	case map[string]any:
-		before, _ := old.(map[string]any)
-		for name, item := range v {
-			n.completeField(v, name, item, before[name])
-		}
-		n.fillIn(v)
-	case []any:
-		if n.items == nil {
-			if !n.preserve {
-				strip(v)
-			}
-			return value
-		}
-		before, _ := old.([]any)
-		for i, item := range v {
-			if item == nil && !n.items.nullable && n.items.initial != nil {
-				item = copyOf(n.items.initial)
-			}
-			var was any
-			if i < len(before) {
-				was = before[i]
-			}
-			v[i] = n.items.complete(item, was)
-		}
-	}
-	return value
-}
-
-// strip prunes a value without a schema.
-func strip(value any) {
-	switch v := value.(type) {
-	case map[string]any:
-		clear(v)
-	case []any:
-		for _, item := range v {
-			strip(item)
-		}
-	}
-}
-
-// completeRoot completes a whole object except for its metadata.
-func (n *node) completeRoot(v, old map[string]any) {
-	for name, item := range v {
-		if name != "apiVersion" && name != "kind" && name != "metadata" {
-			n.completeField(v, name, item, old[name])
-		}
-	}
-	n.fillIn(v)
-}
-
-func (n *node) completeField(v map[string]any, name string, item, old any) {
-	child := n.fields[name]
-	if child == nil {
-		child = n.others
-	}
-	switch {
-	case child == nil && n.preserve:
-	case child == nil && n.anyOther:
-		strip(item)
-	case child == nil, item == nil && !child.nullable && child.initial == nil:
-		delete(v, name)
-	case item == nil && !child.nullable:
-		v[name] = child.complete(copyOf(child.initial), nil)
-	default:
-		v[name] = child.complete(item, old)
-	}
-}
-
-// fillIn sets the defaults of absent fields.
-func (n *node) fillIn(v map[string]any) {
-	for _, name := range n.defaults {
-		if _, found := v[name]; !found {
-			v[name] = n.fields[name].complete(copyOf(n.fields[name].initial), nil)
-		}
-	}
+// complete prunes unknown fields and sets defaults, in place.
+func (c *custom) complete(fields map[string]any) {
+	pruning.Prune(fields, c.structural, true)
+	defaulting.PruneNonNullableNullsWithoutDefaults(fields, c.structural)
+	defaulting.Default(fields, c.structural)
 }
 
 // verdict is a result of the quick path.

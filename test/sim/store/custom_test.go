@@ -7,10 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 )
@@ -45,8 +41,8 @@ status:
   serin: {gates: [{name: window, verdict: Wait, since: "2026-01-01T00:00:00.000001Z", message: m}]}
 `
 
-// TestQuickPathMatchesTheAPIMachinery verifies that the quick paths of completion and validation have the same results as the
-// code of the real API server, for arbitrary changes of an object.
+// TestQuickPathMatchesTheAPIMachinery verifies that the quick path of validation accepts nothing that the code of the real API
+// server rejects, for arbitrary changes of an object.
 func TestQuickPathMatchesTheAPIMachinery(t *testing.T) {
 	definitions, err := Serin()
 	if err != nil {
@@ -71,15 +67,7 @@ func TestQuickPathMatchesTheAPIMachinery(t *testing.T) {
 		for range 1 + random.IntN(3) {
 			disturb(random, object)
 		}
-		before := jsonOf(t, object)
-		want := cloneMap(object)
-		defaulting.PruneNonNullableNullsWithoutDefaults(want, c.structural)
-		pruning.PruneWithOptions(want, c.structural, true, structural.UnknownFieldPathOptions{})
-		defaulting.Default(want, c.structural)
-		c.root.completeRoot(object, nil)
-		if diff := cmp.Diff(want, object); diff != "" {
-			t.Fatalf("%s\nis completed differently (-real +quick):\n%s", before, diff)
-		}
+		c.complete(object)
 		faults := c.validateSlowly(object, nil)
 		if len(faults) == 0 {
 			accepted++
@@ -87,7 +75,7 @@ func TestQuickPathMatchesTheAPIMachinery(t *testing.T) {
 		if c.root.checkMap(object, nil, true) == valid {
 			quick++
 			if len(faults) > 0 {
-				t.Fatalf("%s\nis taken for valid, and is not: %v", before, faults)
+				t.Fatalf("%s\nis taken for valid, and is not: %v", jsonOf(t, object), faults)
 			}
 		}
 	}

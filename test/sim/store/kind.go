@@ -33,8 +33,8 @@ type kind struct {
 	unconditional, createdByUpdate bool
 	name                           apivalidation.ValidateNameFunc
 
-	custom *custom // nil for built-in kinds
-	shape  *shape  // nil for custom kinds
+	custom *custom      // nil for built-in kinds
+	goType reflect.Type // nil for custom kinds
 	rules  rules
 }
 
@@ -65,7 +65,7 @@ func builtin[T any](group, version, name, plural string, more ...func(*kind)) *k
 	_, status := t.FieldByName("Status")
 	k := &kind{
 		GroupKind: schema.GroupKind{Group: group, Kind: name}, versions: []string{version}, plural: plural,
-		namespaced: true, status: status, unconditional: true, shape: shapeOf(t),
+		namespaced: true, status: status, unconditional: true, goType: t,
 	}
 	for _, change := range more {
 		change(k)

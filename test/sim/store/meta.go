@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
@@ -12,66 +13,32 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // errModified is returned to a writer that names an outdated version.
 var errModified = errors.New("the object has been modified; please apply your changes to the latest version and try again")
 
-var (
-	errBroken = errors.New("unexpected EOF")
-	metaShape = shapeOf(reflect.TypeFor[metav1.ObjectMeta]())
-)
+var errBroken = errors.New("unexpected EOF")
 
-// fillMeta converts the metadata of an external object to its shape.
+// fillMeta converts the metadata of an external object to the form of its type.
 func fillMeta(content map[string]any) (map[string]any, error) {
-	value, found := content["metadata"]
-	if !found || value == nil {
-		value = map[string]any{}
-	}
-	filled, err := metaShape.fill(value, nil, "metadata")
+	delete(object(content, "metadata"), "managedFields")
+	converted, err := convert(reflect.TypeFor[metav1.PartialObjectMetadata](), map[string]any{"metadata": content["metadata"]})
 	if err != nil {
 		return nil, err
 	}
-	metadata := filled.(map[string]any) //nolint:forcetypeassert // a struct's shape
+	metadata := object(converted, "metadata")
 	delete(metadata, "selfLink")
 	content["metadata"] = metadata
 	return metadata, nil
 }
 
-// metaOf returns the metadata as a Go value, which shares nothing with the map.
+// metaOf returns stored metadata as a Go value, which shares nothing with the map.
 func metaOf(m map[string]any) metav1.ObjectMeta {
-	out := metav1.ObjectMeta{
-		Name: text(m, "name"), GenerateName: text(m, "generateName"), Namespace: text(m, "namespace"),
-		UID: types.UID(text(m, "uid")), ResourceVersion: text(m, "resourceVersion"), Generation: integer(m, "generation", 0),
-		Labels: texts(m, "labels"), Annotations: texts(m, "annotations"),
-	}
-	if at, ok := moment(m, "creationTimestamp"); ok {
-		out.CreationTimestamp = at
-	}
-	if at, ok := moment(m, "deletionTimestamp"); ok {
-		out.DeletionTimestamp = &at
-	}
-	if grace, ok := m["deletionGracePeriodSeconds"].(int64); ok {
-		out.DeletionGracePeriodSeconds = &grace
-	}
-	for _, finalizer := range list(m, "finalizers") {
-		if name, ok := finalizer.(string); ok {
-			out.Finalizers = append(out.Finalizers, name)
-		}
-	}
-	for _, owner := range items(m, "ownerReferences") {
-		reference := metav1.OwnerReference{
-			APIVersion: text(owner, "apiVersion"), Kind: text(owner, "kind"), Name: text(owner, "name"), UID: types.UID(text(owner, "uid")),
-		}
-		if controller, ok := owner["controller"].(bool); ok {
-			reference.Controller = &controller
-		}
-		if block, ok := owner["blockOwnerDeletion"].(bool); ok {
-			reference.BlockOwnerDeletion = &block
-		}
-		out.OwnerReferences = append(out.OwnerReferences, reference)
+	var out metav1.ObjectMeta
+	if err := fromContent(m, &out); err != nil {
+		panic(fmt.Sprintf("store: stored metadata does not decode: %v", err))
 	}
 	return out
 }
@@ -86,14 +53,6 @@ func texts(m map[string]any, field string) map[string]string {
 		out[key] = text(values, key)
 	}
 	return out
-}
-
-func moment(m map[string]any, field string) (metav1.Time, bool) {
-	at, err := time.Parse(time.RFC3339, text(m, field))
-	if err != nil {
-		return metav1.Time{}, false
-	}
-	return metav1.NewTime(at.Local()), true
 }
 
 func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }

@@ -90,15 +90,11 @@ func (s *Server) complete(k *kind, content, old map[string]any) error {
 			return nil
 		}
 	}
-	if k.custom != nil {
-		k.custom.root.completeRoot(content, old)
-	} else {
-		if err := k.fill(content, old); err != nil {
-			return err
-		}
-		if k.rules.prepare != nil {
-			k.rules.prepare(s, content, old)
-		}
+	if err := k.fill(content, old); err != nil {
+		return err
+	}
+	if k.rules.prepare != nil {
+		k.rules.prepare(s, content, old)
 	}
 	if old != nil {
 		for name, value := range content {
@@ -108,30 +104,28 @@ func (s *Server) complete(k *kind, content, old map[string]any) error {
 	return nil
 }
 
-// fill converts an object of a built-in kind to the shape of its type, with defaults.
+// fill converts the changed fields of an object to their form, and sets defaults. The others have both.
 func (k *kind) fill(content, old map[string]any) error {
+	changed := map[string]any{}
 	for name, value := range content {
-		member := k.shape.fields[name]
-		switch {
-		case name == "metadata" || name == "apiVersion" || name == "kind":
-		case member == nil || value == nil:
-			delete(content, name)
-		case old != nil && identical(value, old[name]):
-		default:
-			filled, err := member.shape.fill(value, old[name], name)
-			if err != nil {
-				return err
-			}
-			if emptyValue(filled) && member.shape.kind != structShape && !member.pointer {
-				delete(content, name)
-				continue
-			}
-			content[name] = filled
+		if name == "metadata" || name == "apiVersion" || name == "kind" || old != nil && identical(value, old[name]) {
+			continue
+		}
+		changed[name] = value
+		delete(content, name)
+	}
+	converted := changed
+	if k.custom != nil {
+		k.custom.complete(converted)
+	} else {
+		var err error
+		if converted, err = convert(k.goType, changed); err != nil {
+			return err
 		}
 	}
-	for _, member := range k.shape.spelled {
-		if _, found := content[member.name]; !found {
-			content[member.name] = copyOf(member.zero)
+	for name, value := range converted {
+		if _, unchanged := content[name]; !unchanged && name != "metadata" {
+			content[name] = value
 		}
 	}
 	if k.rules.initial != nil && (old == nil || !identical(content["spec"], old["spec"]) || content["spec"] == nil) {
