@@ -34,7 +34,6 @@ type Summary struct {
 	Duration        time.Duration
 	Violations      []Result
 	Seed            uint64
-	Covered         map[string]int
 	Reconciliations int
 	Virtual         time.Duration
 }
@@ -49,9 +48,6 @@ func (s *Summary) add(result Result) {
 	s.Runs++
 	s.Reconciliations += result.Reconciliations
 	s.Virtual += result.Virtual
-	for name, count := range result.Covered {
-		s.Covered[name] += count
-	}
 	if len(result.Violations) > 0 {
 		s.Violations = append(s.Violations, result)
 	}
@@ -61,7 +57,7 @@ func (s *Summary) add(result Result) {
 // runs.
 func (c Campaign) Run() *Summary {
 	began := time.Now()
-	summary := &Summary{Seed: c.Seed, Covered: map[string]int{}}
+	summary := &Summary{Seed: c.Seed}
 	var mu sync.Mutex
 	var next atomic.Int64
 	var workers sync.WaitGroup

@@ -73,7 +73,6 @@ type World struct {
 	trace           []string
 	panics          []string
 	violations      []Violation
-	covered         map[string]int
 }
 
 // Options of a run.
@@ -142,8 +141,6 @@ type Result struct {
 	// Queries are the names of the queries that Serin sent, in order.
 	Queries []string
 	Virtual time.Duration
-	// Covered counts the coverage points that were reached, by name.
-	Covered map[string]int
 	// FinalState is the final state as the kinds of releases describe it.
 	FinalState string
 }
@@ -160,7 +157,7 @@ const traceTail = 60
 
 // Run executes one run.
 func Run(o Options, kinds ...Kind) Result {
-	w := &World{Draws: Draws{o.Seed}, Scheme: o.Scheme, options: o, now: StartTime, kinds: kinds, covered: map[string]int{}}
+	w := &World{Draws: Draws{o.Seed}, Scheme: o.Scheme, options: o, now: StartTime, kinds: kinds}
 	w.scheduling = w.Draws.Stream("scheduling")
 	classes := slices.Concat([]FaultClass{
 		FailBefore, FailAfter, Conflicts, Throttled, Forbidden, SlowCalls, LateEvents, Relists, Repeats, Crashes, Pauses, ClockJumps, Preemption, Moves,
@@ -226,9 +223,6 @@ func (w *World) Violate(number, format string, args ...any) {
 	w.violations = append(w.violations, v)
 	w.Trace("VIOLATION of %s: %s", v.Number, v.Text)
 }
-
-// Cover counts that a coverage point was reached, so that a campaign can report which ones were not.
-func (w *World) Cover(name string) { w.covered[name]++ }
 
 // Trace adds a line to the trace.
 func (w *World) Trace(format string, args ...any) {
@@ -384,7 +378,7 @@ func (w *World) finish() Result {
 	return Result{
 		FinalState: final.String(),
 		Seed:       w.options.Seed, Violations: w.violations, Trace: w.trace, Occurred: w.Faults.Occurred, Reconciliations: w.reconciliations,
-		Writes: w.writes, Calls: w.callCount, Queries: w.queries, Virtual: w.now.Sub(StartTime), Covered: w.covered,
+		Writes: w.writes, Calls: w.callCount, Queries: w.queries, Virtual: w.now.Sub(StartTime),
 	}
 }
 

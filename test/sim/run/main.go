@@ -4,7 +4,6 @@ package main
 import (
 	"flag"
 	"fmt"
-	"maps"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -31,7 +30,6 @@ func main() {
 	lasts := flag.Duration("lasts", 0, "how long faults last (0: drawn from the seed)")
 	most := flag.Int("most", 3, "number of violations after which to stop")
 	trace := flag.Bool("trace", false, "print the traces of the runs")
-	cover := flag.Bool("cover", false, "print the coverage points that were reached, and how often")
 	stories := flag.String("stories", "", "execute only the fixed stories whose names contain this (empty: all), and no runs")
 	quick := flag.Bool("quick", false, "print a line for each violation, and do not shrink runs")
 	flag.Parse()
@@ -67,7 +65,7 @@ func main() {
 		return result
 	}
 	summary := campaign.Run()
-	printSummary(summary, *cover)
+	printSummary(summary)
 	exit(len(summary.Violations) == 0)
 }
 
@@ -78,12 +76,7 @@ func exit(passed bool) {
 	os.Exit(0)
 }
 
-func printSummary(summary *sim.Summary, cover bool) {
-	if cover {
-		for _, name := range slices.Sorted(maps.Keys(summary.Covered)) {
-			fmt.Printf("%8d  %s\n", summary.Covered[name], name)
-		}
-	}
+func printSummary(summary *sim.Summary) {
 	if summary.Runs > 0 && summary.Duration > 0 {
 		fmt.Printf("\n%.0f runs a minute, %.0f reconciliations and %s of virtual time a run\n",
 			float64(summary.Runs)/summary.Duration.Minutes(), float64(summary.Reconciliations)/float64(summary.Runs),
