@@ -247,3 +247,22 @@ func (p *Page) Screenshot(name string) {
 		p.t.Logf("take the screenshot %s: %v", name, err)
 	}
 }
+
+// Check checks that a page can be used by everyone, in both color schemes and on a phone, and takes screenshots of it.
+func (p *Page) Check(name string) {
+	p.t.Helper()
+	for _, scheme := range []string{"light", "dark"} {
+		p.PreferColorScheme(scheme)
+		for _, barrier := range p.Barriers() {
+			p.t.Errorf("page %s, %s: %s", name, scheme, barrier)
+		}
+		p.Screenshot(name + "-" + scheme)
+	}
+	p.Resize(360, 740)
+	if width := Evaluate[int](p, "document.documentElement.scrollWidth"); width > 360 {
+		p.t.Errorf("page %s is %d pixels wide on a screen of 360", name, width)
+	}
+	p.Screenshot(name + "-phone")
+	p.Resize(1280, 900)
+	p.PreferColorScheme("light")
+}

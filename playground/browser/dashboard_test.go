@@ -75,23 +75,10 @@ func withReleases(t *testing.T, next http.Handler, releases []explain.FleetRelea
 	})
 }
 
-// checkPage checks that a page can be used by everyone, in both colour schemes and on a phone, and takes screenshots of it.
+// checkPage checks a page and the console of the browser.
 func checkPage(t *testing.T, page *browser.Page, name string) {
 	t.Helper()
-	for _, scheme := range []string{"light", "dark"} {
-		page.PreferColorScheme(scheme)
-		for _, barrier := range page.Barriers() {
-			t.Errorf("page %s, %s: %s", name, scheme, barrier)
-		}
-		page.Screenshot(name + "-" + scheme)
-	}
-	page.Resize(360, 740)
-	if width := browser.Evaluate[int](page, "document.documentElement.scrollWidth"); width > 360 {
-		t.Errorf("page %s is %d pixels wide on a screen of 360", name, width)
-	}
-	page.Screenshot(name + "-phone")
-	page.Resize(1280, 900)
-	page.PreferColorScheme("light")
+	page.Check(name)
 	if errors := page.Errors(); len(errors) > 0 {
 		t.Errorf("the console of page %s contains %q", name, errors)
 	}

@@ -48,25 +48,6 @@ func proxiedKubeconfig(t *testing.T) (string, *apiproxy.Proxy) {
 	return file, proxy
 }
 
-// checkPage checks that a page can be used by everyone, in both colour schemes, and takes a screenshot of it.
-func checkPage(t *testing.T, page *browser.Page, name string) {
-	t.Helper()
-	for _, scheme := range []string{"light", "dark"} {
-		page.PreferColorScheme(scheme)
-		for _, barrier := range page.Barriers() {
-			t.Errorf("page %s, %s: %s", name, scheme, barrier)
-		}
-		page.Screenshot(name + "-" + scheme)
-	}
-	page.Resize(360, 740)
-	if width := browser.Evaluate[int](page, "document.documentElement.scrollWidth"); width > 360 {
-		t.Errorf("page %s is %d pixels wide on a screen of 360", name, width)
-	}
-	page.Screenshot(name + "-phone")
-	page.Resize(1280, 900)
-	page.PreferColorScheme("light")
-}
-
 // hostileText must appear as it is: it runs no script and becomes no element.
 const hostileText = `<img src="missing" onerror="window.hostile = true"><b>bold</b>`
 
@@ -89,10 +70,10 @@ func TestDashboardShowsAndControlsAReleaseInABrowser(t *testing.T) {
 	s.releaseVersion("cart", "v2")
 	page.WaitForText("Needs you (1)")
 	page.WaitForText("until the user promotes the rollout")
-	checkPage(t, page, "fleet")
+	page.Check("fleet")
 	page.Press("j", "Enter") // the first release, without the mouse
 	page.WaitForText("step 2 of 3; the new revision receives 50% of the traffic")
-	checkPage(t, page, "release")
+	page.Check("release")
 	s.createEvent(&healthy, hostileText)
 	page.WaitForText(hostileText)
 	if hostile := browser.Evaluate[bool](page, "Boolean(window.hostile || document.querySelector('main img, main b'))"); hostile {
@@ -104,12 +85,12 @@ func TestDashboardShowsAndControlsAReleaseInABrowser(t *testing.T) {
 			page.WaitUntil("document.querySelector('#run-check')")
 			page.ClickUntil("#run-check", "document.body.innerText.includes('Kubernetes v')")
 		}
-		checkPage(t, page, part)
+		page.Check(part)
 	}
 	page.ClickUntil(`a[href="/setup"]`, "location.pathname === '/setup'")
 	page.WaitForText("Kubernetes v")
 	page.WaitForText("1 in progress, 0 waiting.")
-	checkPage(t, page, "setup")
+	page.Check("setup")
 	page.ClickUntil(`a.brand`, "document.querySelector('a.row')")
 	page.ClickUntil(`a.row`, "document.querySelector('#action-Abort:enabled')")
 
@@ -117,7 +98,7 @@ func TestDashboardShowsAndControlsAReleaseInABrowser(t *testing.T) {
 	if enabled := browser.Evaluate[bool](page, "Boolean(document.querySelector('dialog button[type=submit]:enabled'))"); enabled {
 		t.Error("a release can be aborted without its name")
 	}
-	checkPage(t, page, "confirm")
+	page.Check("confirm")
 	page.ClickUntil("dialog button[type=button]", "!document.querySelector('dialog')")
 	page.ClickUntil("#action-Promote", "document.querySelector('dialog[open]')")
 	page.Type("dialog input[name=reason]", "tested by hand")
@@ -136,7 +117,7 @@ func TestDashboardShowsAndControlsAReleaseInABrowser(t *testing.T) {
 	page.WaitUntil("document.body.classList.contains('lost')")
 	page.WaitForText("The data are")
 	page.WaitForText("The cluster does not respond")
-	checkPage(t, page, "lost")
+	page.Check("lost")
 }
 
 // TestDashboardControlsACanaryInABrowser sends every command for a Canary with the mouse, and waits for its effect in the cluster and
@@ -177,7 +158,7 @@ func TestDashboardControlsACanaryInABrowser(t *testing.T) {
 	page.WaitForText("Needs you (1)")
 	page.ClickUntil("a.row", "location.pathname.startsWith('/release/')")
 	page.WaitForText("confirm-promotion/sign-off")
-	checkPage(t, page, "canary")
+	page.Check("canary")
 	send("Approve confirm-promotion/sign-off", "the numbers are good", false)
 	r.waitForPhase("Succeeded")
 	page.WaitForText("is idle (Succeeded")
@@ -197,7 +178,7 @@ func TestDashboardControlsACanaryInABrowser(t *testing.T) {
 	send("Promote fully", "tested elsewhere", true)
 	r.waitForPhase("Succeeded")
 	page.WaitForText("is idle (Succeeded")
-	checkPage(t, page, "canary-promoted")
+	page.Check("canary-promoted")
 	if errors := page.Errors(); len(errors) > 0 {
 		t.Errorf("the console of the page contains %q", errors)
 	}
@@ -216,7 +197,7 @@ func TestDashboardOfAReaderSendsNoCommands(t *testing.T) {
 	s.waitForRolloutPhase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
 	page.Open(startDashboard(t, shared.Kubeconfig, namespace, "--auth", "token"))
 	page.WaitForText("Bearer token for the API server")
-	checkPage(t, page, "sign-in")
+	page.Check("sign-in")
 	page.Type("#token", "nonsense")
 	page.ClickUntil("form button", "document.body.innerText.includes('the API server does not accept the token')")
 	browser.Evaluate[bool](page, "document.querySelector('#token').value = '', true")
@@ -233,7 +214,7 @@ func TestDashboardOfAReaderSendsNoCommands(t *testing.T) {
 	if all := browser.Evaluate[int](page, "document.querySelectorAll('.actions button').length"); all < 5 {
 		t.Errorf("%d commands are shown, want all", all)
 	}
-	checkPage(t, page, "reader")
+	page.Check("reader")
 }
 
 // readerToken returns the token of a user who may read everything and write nothing.
