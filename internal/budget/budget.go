@@ -39,9 +39,6 @@ type Budget struct {
 // New returns the budget of an evaluation that ends with ctx.
 func New(ctx context.Context, limit int) *Budget { return &Budget{ctx: ctx, remaining: limit} }
 
-// Remaining returns the cost that may still be spent.
-func (b *Budget) Remaining() int { return b.remaining }
-
 // Err returns why the evaluation must end; nil if it may continue.
 func (b *Budget) Err() error { return b.exceeded }
 

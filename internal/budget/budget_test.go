@@ -13,8 +13,8 @@ func TestSharedValuesAreChargedEachTime(t *testing.T) {
 	for range 30 {
 		shared = []any{shared, shared}
 	}
-	if _, _, err := b.SpendTree([]any{"abc", 1, nil, map[string]any{"k": []float64{1, 2}}}); err != nil || b.Remaining() < 1<<20-300 {
-		t.Errorf("a small value: %v, %d remain", err, b.Remaining())
+	if _, _, err := b.SpendTree([]any{"abc", 1, nil, map[string]any{"k": []float64{1, 2}}}); err != nil || b.remaining < 1<<20-300 {
+		t.Errorf("a small value: %v, %d remain", err, b.remaining)
 	}
 	if _, _, err := b.SpendTree(shared); !errors.Is(err, ErrExceeded) {
 		t.Errorf("a value of 2^30 elements: %v", err)

@@ -18,7 +18,6 @@ const (
 	DefaultInterval       = 60 * time.Second
 	DefaultDeadline       = 600 * time.Second
 	DefaultMetricInterval = "1m" // range of a metric's query
-	DefaultReadyThreshold = 100  // percent of the updated pods that must be available
 	// KubernetesIterations is used where the provider cannot shift weights and the spec has no iterations.
 	KubernetesIterations = 10
 )
