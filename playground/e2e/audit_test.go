@@ -17,8 +17,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// accounts are the service accounts with the documented permissions: all of them, or those for one namespace.
-var accounts = []string{"system:serviceaccount:default:serin", "system:serviceaccount:one-namespace:serin"}
+// accounts are the service accounts with the documented permissions: all of them, those for one namespace, or those that the chart
+// grants if features are off.
+var accounts = []string{
+	serinAccount("default"), serinAccount("one-namespace"),
+	serinAccount("only-canaries"), serinAccount("only-rollouts"),
+}
+
+// serinAccount returns the user name of the service account serin of a namespace.
+func serinAccount(namespace string) string { return "system:serviceaccount:" + namespace + ":serin" }
 
 // permission is a documented permission. The name is empty for all objects of the resource.
 type permission struct{ group, resource, name, verb string }

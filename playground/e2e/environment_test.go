@@ -107,22 +107,22 @@ func newEnvironment(t *testing.T, namespace string) *environment {
 // startSerin starts a Serin that serves the namespace.
 func (s *environment) startSerin(flags ...string) {
 	s.t.Helper()
-	s.startProgram(serin, flags...)
+	s.startProcess(serin, s.processName(), flags...)
 }
 
-// startProgram is startSerin with a copy of the program.
-func (s *environment) startProgram(program string, flags ...string) {
+// startProcess starts a copy of Serin that serves the namespace, under a name among the cluster's processes.
+func (s *environment) startProcess(program, name string, flags ...string) {
 	s.t.Helper()
 	t := s.t
 	argv := slices.Concat([]string{program}, shortIntervalFlags(), []string{"-namespace", s.namespace}, flags)
-	if _, err := shared.StartProcess(s.processName(), argv, append([]string{"POD_NAMESPACE=" + s.namespace}, s.env...)); err != nil {
+	if _, err := shared.StartProcess(name, argv, append([]string{"POD_NAMESPACE=" + s.namespace}, s.env...)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			s.logHistory()
 		}
-		if err := shared.Kill(s.processName()); err != nil {
+		if err := shared.Kill(name); err != nil {
 			t.Error(err)
 		}
 	})

@@ -346,7 +346,7 @@ data:
 `, pluginFile) + rolloutManifest(t, "cart", 1, fmt.Sprintf(`{canary: {steps: [
 	  {plugin: {name: acme/step, config: {behavior: user}}}, {plugin: {name: acme/step, config: {behavior: read, read: %s}}}, {plugin: {name: acme/step, config: {behavior: environment}}}]}}`, read)))
 	s.env = []string{"SLACK_TOKEN=secret-of-serin"}
-	s.startProgram(program, "-kubeconfig", kubeconfig, "-allow-plugins", "-plugin-uid", strconv.Itoa(pluginUser), "-plugin-dir", filepath.Join(folder, "plugins"))
+	s.startProcess(program, s.processName(), "-kubeconfig", kubeconfig, "-allow-plugins", "-plugin-uid", strconv.Itoa(pluginUser), "-plugin-dir", filepath.Join(folder, "plugins"))
 	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
 	s.releaseVersion("cart", "v2")
 	if err := os.Chown(public, pluginUser, pluginUser); err != nil { // a user namespace may contain one user only

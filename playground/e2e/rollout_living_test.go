@@ -205,17 +205,17 @@ func TestSerinDoesNotActWhileArgoRolloutsRuns(t *testing.T) {
 	sh.checkOutput(sh.run(codeDone, append([]string{"why", "rollout/cart"}, of...)...), "is idle (Healthy")
 }
 
-// blueLeaseRBAC grants permissions for the Lease of an Argo Rollouts with instance ID blue.
-const blueLeaseRBAC = `
+// instanceLeaseRBAC grants permissions for the Leases of an Argo Rollouts with instance ID blue or green.
+const instanceLeaseRBAC = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
-metadata: {name: serin-blue}
-rules: [{apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [argo-rollouts-controller-lock-blue], verbs: [list, watch]}]
+metadata: {name: serin-instances}
+rules: [{apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [argo-rollouts-controller-lock-blue, argo-rollouts-controller-lock-green], verbs: [list, watch]}]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
-metadata: {name: serin-blue}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: serin-blue}
+metadata: {name: serin-instances}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: serin-instances}
 subjects: [{kind: ServiceAccount, name: serin, namespace: default}]
 `
 
@@ -223,12 +223,53 @@ subjects: [{kind: ServiceAccount, name: serin, namespace: default}]
 func TestAnInstanceServesOnlyObjectsWithItsID(t *testing.T) {
 	t.Parallel()
 	s := newEnvironment(t, "rollout-instance")
-	s.apply(blueLeaseRBAC)
+	s.apply(instanceLeaseRBAC)
 	s.startSerin("-instance-id", "blue")
 	s.apply(rolloutManifest(t, "other", 1, `{canary: {}}`) + rolloutManifest(t, "cart", 1, `{canary: {}}`))
 	s.patch(rollouts, "cart", `{"metadata":{"labels":{"argo-rollouts.argoproj.io/controller-instance-id":"blue"}}}`)
 	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
 	if status := convert[argov1.Rollout](t, s.get(rollouts, "other")).Status; status.Phase != "" {
+		t.Errorf("a Rollout without an instance ID was served: %s", toJSON(t, status))
+	}
+}
+
+// TestEachInstanceLeadsWithItsOwnLease runs two instances with leader election in one namespace. Both act at the same time, each on
+// its own Rollout.
+func TestEachInstanceLeadsWithItsOwnLease(t *testing.T) {
+	t.Parallel()
+	s := newEnvironment(t, "rollout-instances")
+	s.apply(instanceLeaseRBAC)
+	instances := []string{"blue", "green"}
+	for _, id := range instances {
+		s.startProcess(serin, s.processName()+"-"+id, "-apis", "rollout", "-instance-id", id, "-enable-leader-election")
+		s.apply(rolloutManifest(t, id, 1, `{canary: {steps: [{setWeight: 50}, {pause: {}}]}}`))
+		s.patch(rollouts, id, `{"metadata":{"labels":{"`+argov1.InstanceIDLabel+`":"`+id+`"}}}`)
+	}
+	s.apply(rolloutManifest(t, "neither", 1, `{canary: {}}`))
+	holders := map[string]string{}
+	for _, id := range instances {
+		s.waitForRolloutPhase(id, argov1.RolloutPhaseHealthy, "")
+		s.waitForObject("instance "+id+" holds its Lease", leases, "serin-"+id, func(object *unstructured.Unstructured) error {
+			if object == nil {
+				return errors.New("there is none")
+			}
+			holders[id], _, _ = unstructured.NestedString(object.Object, "spec", "holderIdentity")
+			if holders[id] == "" {
+				return errors.New("it has no holder")
+			}
+			return nil
+		})
+	}
+	if holders["blue"] == holders["green"] {
+		t.Errorf("both Leases are held by %s", holders["blue"])
+	}
+	for _, id := range instances {
+		s.releaseVersion(id, "v2")
+	}
+	for _, id := range instances { // each was still leading when it began the release
+		s.waitForRolloutPhase(id, argov1.RolloutPhasePaused, "")
+	}
+	if status := convert[argov1.Rollout](t, s.get(rollouts, "neither")).Status; status.Phase != "" {
 		t.Errorf("a Rollout without an instance ID was served: %s", toJSON(t, status))
 	}
 }
