@@ -22,6 +22,7 @@ import (
 	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/telemetry"
+	"github.com/serin-dev/serin/internal/watching"
 )
 
 // concurrentMeasurements limits the concurrent measurements of one AnalysisRun.
@@ -35,7 +36,7 @@ const (
 )
 
 // serveAnalyses adds the controller of AnalysisRuns, which reads from the caches of Rollouts.
-func (p process) serveAnalyses(ctx context.Context, own cluster.Cluster, plugins *plugin.Host, recorder *telemetry.Recorder, notifications *dispatch.Dispatcher) error {
+func (p process) serveAnalyses(ctx context.Context, own cluster.Cluster, plugins *plugin.Host, recorder *telemetry.Recorder, notifications *dispatch.Dispatcher, otherController *watching.OtherController) error {
 	clk := clock.RealClock{}
 	jobs, jobCache, err := p.newJobRunner(own)
 	if err != nil {
@@ -61,7 +62,7 @@ func (p process) serveAnalyses(ctx context.Context, own cluster.Cluster, plugins
 	}
 	reconciler := analysiscontroller.New(analysiscontroller.Parts{
 		Client: own.GetClient(), Reader: own.GetAPIReader(), Clock: clk, Queries: queries, Recorder: recorder, Notifications: notifications, Jobs: jobs, Metrics: p.metrics, Shards: p.shards.held(),
-		InstanceID: p.flags.Argo.InstanceID,
+		InstanceID: p.flags.Argo.InstanceID, OtherController: otherController.ActingSign,
 	})
 	p.shards.onChange(reconciler.RequeueShard(queue))
 	p.metrics.RegisterAnalyses(analysiscontroller.ReadSeries(ctx, own.GetCache(), p.shards.held()))
@@ -103,11 +104,12 @@ func (p process) newJobRunner(own cluster.Cluster) (*measure.Jobs, cache.Cache, 
 type experimentRecorders struct{ own, rollouts *telemetry.Recorder }
 
 // serveExperiments adds the controller of Experiments.
-func (p process) serveExperiments(own cluster.Cluster, runs *launch.Launcher, recorders experimentRecorders, notifications *dispatch.Dispatcher) error {
+func (p process) serveExperiments(own cluster.Cluster, runs *launch.Launcher, recorders experimentRecorders, notifications *dispatch.Dispatcher, otherController *watching.OtherController) error {
 	queue := &reconciler.Queue{}
 	reconciler := experimentcontroller.New(experimentcontroller.Parts{
 		Client: own.GetClient(), Clock: clock.RealClock{}, Launcher: runs, Recorder: recorders.own, Rollouts: recorders.rollouts, Metrics: p.metrics,
 		Notifications: notifications, Shards: p.shards.held(), InstanceID: p.flags.Argo.InstanceID,
+		OtherController: otherController.ActingSign,
 	})
 	p.shards.onChange(reconciler.RequeueShard(queue))
 	return reconciler.Add(p.mgr, queue, experimentcontroller.Options{Workers: p.flags.Argo.ExperimentThreads, Cache: own.GetCache()})

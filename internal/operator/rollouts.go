@@ -83,11 +83,11 @@ func (p process) serveRollouts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.serveAnalyses(ctx, own, plugins, newRecorder(), notifications); err != nil || len(f.Argo.Controllers) > 0 {
+	if err := p.serveAnalyses(ctx, own, plugins, newRecorder(), notifications, otherController); err != nil || len(f.Argo.Controllers) > 0 {
 		return err
 	}
 	runs := p.newRunLauncher(own, consistent)
-	if err := p.serveExperiments(own, runs, experimentRecorders{own: newRecorder(), rollouts: recorder}, notifications); err != nil {
+	if err := p.serveExperiments(own, runs, experimentRecorders{own: newRecorder(), rollouts: recorder}, notifications, otherController); err != nil {
 		return err
 	}
 	istio, err := p.connectIstioPrimary(ctx)

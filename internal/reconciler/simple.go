@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/serin-dev/serin/internal/othercontroller"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/telemetry"
 )
@@ -21,6 +22,28 @@ type Simple[O client.Object, S any] struct {
 	Recorder *telemetry.Recorder
 
 	ongoing telemetry.OngoingEvents
+}
+
+// ActingSign returns the sign of another controller that acts on the objects of a namespace now. Nil: there is no other controller.
+type ActingSign func(ctx context.Context, namespace string, now time.Time) (othercontroller.Sign, error)
+
+// cededInterval is the time after which an object that is left to another controller is reconciled again.
+const cededInterval = 10 * time.Second
+
+// Cede returns how long the objects of a namespace are left to another controller; 0: none acts on them.
+func (s *Simple[O, S]) Cede(ctx context.Context, other ActingSign, namespace string) (time.Duration, error) {
+	if other == nil {
+		return 0, nil
+	}
+	now := s.Clock.Now()
+	sign, err := other(ctx, namespace, now)
+	if err != nil || sign.Text == "" {
+		return 0, err
+	}
+	if !sign.Until.IsZero() {
+		return min(RequeueDelay(now, sign.Until), cededInterval), nil
+	}
+	return cededInterval, nil
 }
 
 // ServeLabelled completes a frame: this process serves the objects whose label has the given value. forget is called for other

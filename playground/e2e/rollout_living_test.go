@@ -182,8 +182,8 @@ func TestSerinDoesNotActWhileArgoRolloutsRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.apply(rolloutManifest(t, "cart", 1, `{canary: {}}`))
-	s.startSerin("-other-controller-namespaces=" + s.namespace) // in other namespaces a Lease without a Deployment is ignored
+	s.apply(rolloutManifest(t, "cart", 1, `{canary: {}}`) + "---\n" + analysisRun("once", "metrics: [{name: one, successCondition: 'result[0] == 1', provider: {prometheus: {address: "+shared.PrometheusURL+", query: vector(1)}}}]"))
+	s.startSerin("-allow-loopback-hooks", "-other-controller-namespaces="+s.namespace) // in other namespaces a Lease without a Deployment is ignored
 	s.events.waitForState(t, "there is an event that names Argo Rollouts", 0, func(e state[corev1.Event]) error {
 		if e.object.Reason != "LeftToArgoRollouts" || !strings.Contains(e.object.Message, "is held by argo-rollouts-7_1") {
 			return fmt.Errorf("%s: %s", e.object.Reason, e.object.Message)
@@ -192,6 +192,9 @@ func TestSerinDoesNotActWhileArgoRolloutsRuns(t *testing.T) {
 	})
 	if status := convert[argov1.Rollout](t, s.get(rollouts, "cart")).Status; status.Phase != "" {
 		t.Errorf("Serin wrote the status, which belongs to Argo Rollouts: %s", toJSON(t, status))
+	}
+	if status := convert[argov1.AnalysisRun](t, s.get(analysisRuns, "once")).Status; status.Phase != "" {
+		t.Errorf("Serin measured for an AnalysisRun of Argo Rollouts: %s", toJSON(t, status))
 	}
 	sh, of := commandRunner{t, shared.Kubeconfig}, []string{"-n", s.namespace, "--controller-flags=-namespace=" + s.namespace + " -other-controller-namespaces=" + s.namespace}
 	why := sh.run(codeUserAction, append([]string{"why", "rollout/cart"}, of...)...)
@@ -202,6 +205,7 @@ func TestSerinDoesNotActWhileArgoRolloutsRuns(t *testing.T) {
 	s.delete(leases, lease.Name)
 	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
 	s.waitForPods("cart", "v1=1")
+	s.waitForRun("once", "is measured after that", inRunPhase(argov1.AnalysisPhaseSuccessful))
 	sh.checkOutput(sh.run(codeDone, append([]string{"why", "rollout/cart"}, of...)...), "is idle (Healthy")
 }
 

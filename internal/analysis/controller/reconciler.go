@@ -45,6 +45,8 @@ type Parts struct {
 	Notifications *dispatch.Dispatcher
 	// Shards are the shards that this process holds; nil: it reconciles all AnalysisRuns.
 	Shards *sharding.Held
+	// OtherController detects an Argo Rollouts that acts on the AnalysisRuns instead of Serin.
+	OtherController reconciler.ActingSign
 	// InstanceID of the controller: it ignores runs with another ID. Empty: it reconciles runs without an ID.
 	InstanceID string
 }
@@ -90,6 +92,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 func (r *Reconciler) reconcile(ctx context.Context, run *argov1.AnalysisRun) (reconcile.Result, error) {
 	key := client.ObjectKeyFromObject(run)
 	queryKey := queryrunner.Key{NamespacedName: key, UID: run.UID}
+	if !run.Status.Phase.Completed() {
+		if wait, err := r.frame.Cede(ctx, r.OtherController, run.Namespace); wait > 0 || err != nil { // it counts the measurements of both controllers
+			r.Queries.Forget(key)
+			return reconcile.Result{RequeueAfter: wait}, err
+		}
+	}
 	s, err := r.observe(ctx, run, queryKey)
 	if err != nil {
 		return reconcile.Result{}, err

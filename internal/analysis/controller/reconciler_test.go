@@ -33,6 +33,7 @@ import (
 	"github.com/serin-dev/serin/internal/metric"
 	metricweb "github.com/serin-dev/serin/internal/metric/web"
 	"github.com/serin-dev/serin/internal/notification/dispatch"
+	"github.com/serin-dev/serin/internal/othercontroller"
 	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/queryrunner"
 	"github.com/serin-dev/serin/internal/reconciler"
@@ -253,6 +254,32 @@ func TestRunOfAnotherInstanceIsIgnored(t *testing.T) {
 		if o.writes.Load() != 0 {
 			t.Errorf("instance %q wrote to a run of %q", instance, label)
 		}
+	}
+}
+
+// TestARunIsLeftToArgoRollouts: otherwise, each controller would count the measurements of both.
+func TestARunIsLeftToArgoRollouts(t *testing.T) {
+	var queries atomic.Int32
+	o := open(t, "", analysisRun(web(t, "m", func(w http.ResponseWriter, _ *http.Request) {
+		queries.Add(1)
+		fmt.Fprint(w, "1")
+	})))
+	sign := othercontroller.Sign{Text: "a Deployment of Argo Rollouts has ready pods"}
+	o.reconciler.OtherController = func(_ context.Context, namespace string, _ time.Time) (othercontroller.Sign, error) {
+		if namespace != key.Namespace {
+			t.Errorf("the namespace is %s", namespace)
+		}
+		return sign, nil
+	}
+	if result := o.pass(); o.writes.Load() != 0 || result.RequeueAfter <= 0 {
+		t.Errorf("while Argo Rollouts is running: %d writes, requeued after %s", o.writes.Load(), result.RequeueAfter)
+	}
+	if n := queries.Load(); n != 0 {
+		t.Errorf("while Argo Rollouts is running: %d queries", n)
+	}
+	sign = othercontroller.Sign{}
+	if status := o.until(argov1.AnalysisPhaseSuccessful); len(status.MetricResults) != 1 || queries.Load() != 1 {
+		t.Errorf("after that: %d queries, %+v", queries.Load(), status)
 	}
 }
 

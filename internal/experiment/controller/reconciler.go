@@ -45,6 +45,8 @@ type Parts struct {
 	Notifications *dispatch.Dispatcher
 	// Shards are the shards that this process holds; nil: it reconciles all Experiments.
 	Shards *sharding.Held
+	// OtherController detects an Argo Rollouts that acts on the Experiments instead of Serin.
+	OtherController reconciler.ActingSign
 	// InstanceID of the controller: it ignores Experiments with another ID. Empty: it reconciles Experiments without an
 	// ID.
 	InstanceID string
@@ -90,6 +92,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // reconcile observes one Experiment, decides, applies the effects, writes the status and reports.
 func (r *Reconciler) reconcile(ctx context.Context, e *argov1.Experiment) (reconcile.Result, error) {
 	key := client.ObjectKeyFromObject(e)
+	if !e.Status.Phase.Completed() {
+		if wait, err := r.frame.Cede(ctx, r.OtherController, e.Namespace); wait > 0 || err != nil {
+			return reconcile.Result{RequeueAfter: wait}, err
+		}
+	}
 	observed, err := r.observe(ctx, e)
 	if err != nil {
 		return reconcile.Result{}, err

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,6 +29,7 @@ import (
 	"github.com/serin-dev/serin/internal/experiment/controller"
 	"github.com/serin-dev/serin/internal/notification"
 	"github.com/serin-dev/serin/internal/notification/dispatch"
+	"github.com/serin-dev/serin/internal/othercontroller"
 	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/telemetry"
@@ -173,6 +175,19 @@ func TestExperimentCreatesItsObjects(t *testing.T) {
 	}
 	if side := status.TemplateStatuses[1]; side.ServiceName != "compare-new" || side.PodTemplateHash != hash || side.AvailableReplicas != 1 {
 		t.Errorf("says %+v", side)
+	}
+}
+
+func TestAnExperimentIsLeftToArgoRollouts(t *testing.T) {
+	b := newTestCluster(t, comparisonExperiment(), errorsTemplate())
+	sign := othercontroller.Sign{Text: "a Deployment of Argo Rollouts has ready pods"}
+	b.reconciler.OtherController = func(context.Context, string, time.Time) (othercontroller.Sign, error) { return sign, nil }
+	if status := b.reconcileTimes(3); status.Phase != "" || len(status.TemplateStatuses) > 0 {
+		t.Errorf("while Argo Rollouts is running: %+v", status)
+	}
+	sign = othercontroller.Sign{}
+	if status := b.reconcileTimes(6); status.Phase != argov1.AnalysisPhaseRunning {
+		t.Errorf("after that: %+v", status)
 	}
 }
 
