@@ -112,7 +112,7 @@ func (c *knownPauses) effects(event any) []oracle.Effect {
 		if h.Record.object.Spec.RollbackWindow != nil {
 			return nil // a revision within the rollback window skips all steps without scaling
 		}
-		if before != nil && after != nil && *after == *before+1 && !h.After.Status.PromoteFull && h.Before.Status.StableRS == h.After.Status.StableRS {
+		if before != nil && after != nil && *before >= 0 && *after == *before+1 && !h.After.Status.PromoteFull && h.Before.Status.StableRS == h.After.Status.StableRS {
 			return c.effect(h.Record, "it went from step %d to %d", *before, *after)
 		}
 	}
