@@ -11,7 +11,7 @@
 //	views          view.go, forecast.go
 //	Next           machine.go, othercontroller.go
 //	a release      idle.go, begin.go, progress.go, window.go, beforetraffic.go, advance.go, promotion.go
-//	its way back   rollback.go, returning.go, unfinished.go, restart.go, adoption.go, ending.go
+//	its way back   rollback.go, rollbackinparts.go, unfinished.go, restart.go, adoption.go, ending.go
 //	other phases   deletion.go, initialise.go, sanitize.go, refused.go, queue.go, blocked.go
 //	all decisions  readyconditions.go, history.go, sources.go, unanswered.go, unreadiness.go, steadystate.go, runstate.go, status.go
 //	gates          gatekinds.go, hookgates.go, checkgates.go, nodata.go, notices.go, judge.go, endpoints.go, gates.go, queries.go
@@ -35,7 +35,8 @@
 // after maxDecisions of them. Then a line in GateKinds, and a row in docs/gates.md: test/borders fails until the list, the
 // sources and the page agree. The commands need no change. Random specs reach the gate only if drawSpec (generators_test.go,
 // and test/sim/canary/releases.go) draws its field. In the simulator (test/sim/canary): expectation.go and
-// invariants_checks.go if the gate guards a promise, and maxRunDuration (settled.go) if it delays a release.
+// invariants_checks.go if the gate guards a promise, maxRunDuration (settled.go) if it delays a release, and a story
+// (stories.go) with its field: faults between any two writes are tested with the stories only.
 //
 // A gate that sends a query: in addition a type of query (queries.go), which canary/controller/querysender.go resolves, queryOf
 // (gatekinds.go) and PassingAnswer (forecast.go).

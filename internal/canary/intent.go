@@ -36,13 +36,15 @@ func IsFinalising(status flaggerv1.CanaryStatus) bool {
 	return status.Phase == flaggerv1.CanaryPhaseFinalising || status.Serin != nil && status.Serin.Intent == intentFinish
 }
 
+// hasReachedThreshold reports whether so many checks have failed that the release fails.
+func (s *Snapshot) hasReachedThreshold() bool { return s.Status.FailedChecks >= s.Plan.Threshold }
+
 // isReverting reports whether traffic returns to the previous revision, or the release is cancelled.
 func (s *Snapshot) isReverting() bool {
 	intent := s.serin().Intent
 	switch s.Status.Phase {
 	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:
-		failed := intent == "" && s.Status.FailedChecks >= s.Plan.Threshold
-		return failed || intent == intentRollback || intent == intentCancel
+		return intent == "" && s.hasReachedThreshold() || intent == intentRollback || intent == intentCancel
 	case flaggerv1.CanaryPhasePromoting:
 		return intent == intentRollback
 	default: // idle, or no release

@@ -65,7 +65,7 @@ func selectPreview(f facts) serviceSelection {
 
 // hasAllPods reports whether a ReplicaSet has all desired pods of the Rollout.
 func hasAllPods(f facts, rs ReplicaSet) bool {
-	return rs.exists() && rs.Spec == f.replicas() && rs.Available == f.replicas() && valueOr(rs.Desired, -1) == f.replicas()
+	return rs.exists() && rs.Spec == f.replicas() && rs.Available == f.replicas() && valueOr(rs.RolloutReplicas, -1) == f.replicas()
 }
 
 // shouldSkipPauses reports whether the release switches without a pause.

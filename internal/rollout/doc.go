@@ -1,12 +1,12 @@
 // Package rollout decides how a Rollout moves from one revision to the next.
 //
-// Next turns a Snapshot into a Decision, in stages. Each stage takes the values of those before it as parameters and
+// Next turns a Snapshot into a Decision, in stages. Each stage takes the values that it depends on as parameters and
 // returns one of its own, so that their order is checked by the compiler:
 //
 //	observeFacts            facts: a sanitized status, and the role of each ReplicaSet   facts.go
 //	planUpkeep              the effects for every Rollout, whatever its release needs    upkeep.go
 //	planTraffic             the weights of the router                                    traffic.go, returning.go
-//	planRouterPlugins       the calls of router plugins, and what they have confirmed    routerplugin.go
+//	 planRouterPlugins      part of it: the calls of router plugins, what they confirmed  routerplugin.go
 //	planAnalyses            the analyses and the experiment that run now                 analyses.go
 //	planStepPlugins         the call of a step plugin, and its recorded answers          plugins.go
 //	scaleForCanaryStrategy  the number of pods of each ReplicaSet                        scale.go, package pods

@@ -48,7 +48,8 @@ type (
 		Name       string
 		Revision   int64
 		From, Pods int32
-		Desired    int32
+		// RolloutReplicas is spec.replicas of the Rollout.
+		RolloutReplicas int32
 		// KeepDeadline is true if the scale-down deadline remains although the ReplicaSet is scaled to zero.
 		KeepDeadline bool
 	}

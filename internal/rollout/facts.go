@@ -235,7 +235,9 @@ func hasPauseReason(status argov1.RolloutStatus, reason argov1.PauseReason) bool
 // replicasChanged reports whether spec.replicas changed since the pods were last scaled. Only numbers of pods change
 // then.
 func (f facts) replicasChanged() bool {
-	outdated := func(rs ReplicaSet) bool { return rs.Spec > 0 && rs.Desired != nil && *rs.Desired != f.replicas() }
+	outdated := func(rs ReplicaSet) bool {
+		return rs.Spec > 0 && rs.RolloutReplicas != nil && *rs.RolloutReplicas != f.replicas()
+	}
 	return f.freezeReason() == "" && (outdated(f.new) || outdated(f.stable))
 }
 

@@ -10,7 +10,8 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// scaleForCanaryStrategy changes the number of pods of one revision: the stable one, otherwise the new one, otherwise the others.
+// scaleForCanaryStrategy changes the number of pods of one revision: the stable one, otherwise the new one, otherwise the others. An
+// aborted revision that is retained for a delay does not hold up the others.
 // The next reconciliation continues from the observed result.
 func scaleForCanaryStrategy(f facts, t trafficPlan) outcome {
 	if f.freezeReason() != "" {
@@ -137,10 +138,10 @@ func retainUntilServiceMoves(f facts, t trafficPlan, desired int32) int32 {
 // the next calculation has to wait for the result.
 func scaleReplicaSet(f facts, rs ReplicaSet, desired int32) (o outcome, changes bool) {
 	desired = max(desired, 0)
-	if rs.Spec == desired && rs.Desired != nil && *rs.Desired == f.replicas() {
+	if rs.Spec == desired && rs.RolloutReplicas != nil && *rs.RolloutReplicas == f.replicas() {
 		return outcome{}, false
 	}
-	effect := ReplicaSetScaled{Name: rs.Name, Revision: rs.Revision, From: rs.Spec, Pods: desired, Desired: f.replicas()}
+	effect := ReplicaSetScaled{Name: rs.Name, Revision: rs.Revision, From: rs.Spec, Pods: desired, RolloutReplicas: f.replicas()}
 	if desired > rs.Spec {
 		return outcome{scaleUpEffects: []release.Effect{effect}}, true
 	}
@@ -203,7 +204,7 @@ func applyAbortScaleDownDelay(f facts, t trafficPlan) (o outcome, applies bool) 
 	}
 	rs := f.new
 	if rs.HasScaleDownDeadline() && !f.Now.Before(rs.ScaleDownDeadline) && rs.Spec > 0 && length > 0 && !mayServeAfterAbort(f, t) {
-		removed := ReplicaSetScaled{Name: rs.Name, Revision: rs.Revision, From: rs.Spec, Desired: f.replicas(), KeepDeadline: true}
+		removed := ReplicaSetScaled{Name: rs.Name, Revision: rs.Revision, From: rs.Spec, RolloutReplicas: f.replicas(), KeepDeadline: true}
 		return outcome{removalEffects: []release.Effect{removed}}, true
 	}
 	o, _ = scaleReplicaSet(f, rs, podsRetainedAfterAbort(f, t))

@@ -40,7 +40,7 @@ func planCanaryServices(f facts) outcome {
 // stableCarriesAllTraffic reports whether the aborted revision needs no weight any longer. Until then, the canary Service selects its
 // pods: otherwise the stable pods would receive its weight, too.
 func stableCarriesAllTraffic(f facts) bool {
-	return returnWeight(f, f.new) == 0 && stableShortfall(f, 0) == ""
+	return retainedWeight(f, f.new) == 0 && stableShortfall(f, 0) == ""
 }
 
 // pingPongServices returns the two Services that swap roles.

@@ -65,8 +65,8 @@ type ReplicaSet struct {
 	Revision   int64
 	// Spec is the desired number of pods; Replicas, Ready and Available are the numbers of existing ones.
 	Spec, Replicas, Ready, Available int32
-	// Desired is spec.replicas of the Rollout when the ReplicaSet was last scaled; nil: unknown.
-	Desired *int32
+	// RolloutReplicas is spec.replicas of the Rollout when the ReplicaSet was last scaled; nil: unknown.
+	RolloutReplicas *int32
 	// Failure is the reason why pods cannot be created; empty: none.
 	Failure string
 	// ScaleDownDeadline is the time from which its pods may be removed; zero: none.

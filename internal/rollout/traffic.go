@@ -115,10 +115,10 @@ func desiredSplit(f facts) trafficSplit {
 	_, stepping := pods.StepAt(c.Steps, s.CurrentStepIndex)
 	switch returns, previous := returnsToStable(f); {
 	case returns:
-		t.weight, t.canary = returnWeight(f, f.findReplicaSet(previous)), previous
+		t.weight, t.canary = retainedWeight(f, f.findReplicaSet(previous)), previous
 	case isPromoted(s):
 	case s.Abort:
-		t.weight = returnWeight(f, f.new)
+		t.weight = retainedWeight(f, f.new)
 	case f.new.Available == 0:
 		t.experiments = true
 	case s.PromoteFull && c.DynamicStableScale:
@@ -154,13 +154,13 @@ func splitBeforePods(f facts, t trafficSplit, missing string) trafficSplit {
 	return t
 }
 
-// returnWeight returns the weight of a revision whose traffic returns to the stable one as pods of the latter become
+// retainedWeight returns the weight of a revision whose traffic returns to the stable one as pods of the latter become
 // available. A revision without a weight receives none.
-func returnWeight(f facts, from ReplicaSet) int32 {
+func retainedWeight(f facts, from ReplicaSet) int32 {
 	if from.Available == 0 || recordedCanaryWeight(f.Status) == 0 {
 		return 0
 	}
-	return routedPodsInput(f, nil).ReturnWeight()
+	return routedPodsInput(f, nil).RetainedWeight()
 }
 
 func recordedCanaryWeight(s argov1.RolloutStatus) int32 {

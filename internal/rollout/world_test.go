@@ -441,7 +441,7 @@ func (w *world) apply(t testingT, effect release.Effect) bool {
 			return false
 		}
 		w.sets = append(w.sets, ReplicaSet{
-			Name: e.Name, Hash: e.Hash, Revision: e.Revision, AvoidedHash: e.AvoidedHash, Created: w.tick(), Desired: new(valueOr(w.spec.Replicas, 1)),
+			Name: e.Name, Hash: e.Hash, Revision: e.Revision, AvoidedHash: e.AvoidedHash, Created: w.tick(), RolloutReplicas: new(valueOr(w.spec.Replicas, 1)),
 		})
 		w.labels[e.Name] = e.Metadata
 	case ReplicaSetMaintained:
@@ -508,8 +508,8 @@ func (w *world) scaleReplicaSet(t testingT, e ReplicaSetScaled) bool {
 	if rs.Spec != e.From {
 		t.Fatalf("%s is scaled from %d, and has %d", e.Name, e.From, rs.Spec)
 	}
-	noted := rs.Desired == nil || *rs.Desired != e.Desired
-	rs.Desired = new(e.Desired)
+	noted := rs.RolloutReplicas == nil || *rs.RolloutReplicas != e.RolloutReplicas
+	rs.RolloutReplicas = new(e.RolloutReplicas)
 	if e.Pods == 0 && !e.KeepDeadline {
 		rs.ScaleDownDeadline = time.Time{}
 	}

@@ -282,7 +282,7 @@ func (w *rolloutCluster) applyToReplicaSets(effect release.Effect) bool {
 			return false
 		}
 		w.sets = append(w.sets, rollout.ReplicaSet{
-			Name: e.Name, Hash: e.Hash, Revision: e.Revision, AvoidedHash: e.AvoidedHash, Created: w.tick(), Desired: new(*w.spec.Replicas),
+			Name: e.Name, Hash: e.Hash, Revision: e.Revision, AvoidedHash: e.AvoidedHash, Created: w.tick(), RolloutReplicas: new(*w.spec.Replicas),
 		})
 		return true
 	case rollout.ReplicaSetMaintained:
@@ -290,8 +290,8 @@ func (w *rolloutCluster) applyToReplicaSets(effect release.Effect) bool {
 		return assign(&set(e.Name).AvoidedHash, e.AvoidedHash) || changed
 	case rollout.ReplicaSetScaled:
 		rs := set(e.Name)
-		noted := rs.Desired == nil || *rs.Desired != e.Desired
-		rs.Desired = new(e.Desired)
+		noted := rs.RolloutReplicas == nil || *rs.RolloutReplicas != e.RolloutReplicas
+		rs.RolloutReplicas = new(e.RolloutReplicas)
 		if e.Pods == 0 && !e.KeepDeadline {
 			rs.ScaleDownDeadline = time.Time{}
 		}

@@ -106,10 +106,10 @@ func (r TrafficRoutedPods) ApplyMinPods(pods int32) int32 {
 	return max(pods, min(r.MinPodsPerReplicaSet, r.Replicas))
 }
 
-// ReturnWeight returns the weight of the new revision while traffic returns to a stable revision that first has to
+// RetainedWeight returns the weight of the new revision while traffic returns to a stable revision that first has to
 // regain its pods: the part that the available pods of the stable revision cannot carry. It is 0 if the stable revision
 // kept all its pods.
-func (r TrafficRoutedPods) ReturnWeight() int32 {
+func (r TrafficRoutedPods) RetainedWeight() int32 {
 	if !r.DynamicStableScale || r.PodsForAllTraffic <= 0 {
 		return 0
 	}

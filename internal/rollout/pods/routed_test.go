@@ -95,7 +95,7 @@ func TestTrafficReturnsAsStablePodsBecomeAvailable(t *testing.T) {
 		{1, 4, ReplicaCounts{0, 4}, 0},
 	} {
 		r.NewAvailable, r.StableAvailable = step.new, step.stable
-		weight := r.ReturnWeight()
+		weight := r.RetainedWeight()
 		if weight != step.weight {
 			t.Errorf("%d new and %d stable pods available: weight %d, want %d", step.new, step.stable, weight, step.weight)
 		}
@@ -111,16 +111,16 @@ func TestTrafficReturnsAsStablePodsBecomeAvailable(t *testing.T) {
 	}
 }
 
-// TestReturnWeightNeverOverloadsStable: during a return, the stable side receives no more traffic than it can carry,
+// TestRetainedWeightNeverOverloadsStable: during a return, the stable side receives no more traffic than it can carry,
 // and keeps the traffic that it has.
-func TestReturnWeightNeverOverloadsStable(t *testing.T) {
+func TestRetainedWeightNeverOverloadsStable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := stepInput(rapid.Int32Range(1, 20).Draw(t, "n"), 0, setWeight(rapid.Int32Range(0, 100).Draw(t, "a")), setWeight(rapid.Int32Range(0, 100).Draw(t, "b")))
 		recorded := rapid.Int32Range(0, 100).Draw(t, "recorded")
 		r.DynamicStableScale, r.Aborted, r.RecordedWeights, r.PodsForAllTraffic = true, true, &Weights{recorded, DefaultMaxWeight - recorded}, rapid.Int32Range(1, r.Replicas).Draw(t, "enough")
 		r.StableAvailable = rapid.Int32Range(0, r.Replicas).Draw(t, "stable")
 		r.NewAvailable = rapid.Int32Range(0, r.Replicas).Draw(t, "new")
-		weight := r.ReturnWeight()
+		weight := r.RetainedWeight()
 		if weight < 0 || weight > recorded {
 			t.Fatalf("weight %d, of %d so far", weight, recorded)
 		}
@@ -145,7 +145,7 @@ func TestReturnEndsWhenTheStablePodsAreComplete(t *testing.T) {
 		weight := rapid.Int32Range(0, 100).Draw(t, "recorded")
 		for range 2 * r.Replicas {
 			r.RecordedWeights = &Weights{weight, DefaultMaxWeight - weight}
-			weight = r.ReturnWeight()
+			weight = r.RetainedWeight()
 			want := r.CountsBehindRouter()
 			r.StableAvailable = want.Stable
 			if r.AbortScaleDownDelaySeconds == nil { // otherwise they are retained, possibly indefinitely

@@ -78,7 +78,7 @@ type StepProgress struct {
 }
 
 // WeightForPods returns the final weight, out of maxWeight, of the new revision. RollingLimits.NextCounts and
-// TrafficRoutedPods.ReturnWeight determine how fast the weight is reached.
+// TrafficRoutedPods.RetainedWeight determine how fast the weight is reached.
 func (p StepProgress) WeightForPods(maxWeight int32) int32 {
 	switch _, stepping := StepAt(p.Steps, p.Index); {
 	case p.FullyPromoted:

@@ -52,7 +52,7 @@ func Observe(rs *appsv1.ReplicaSet) rollout.ReplicaSet {
 	}
 	if text, recorded := rs.Annotations[argov1.DesiredReplicasAnnotation]; recorded {
 		if number, err := strconv.ParseInt(text, 10, 32); err == nil {
-			v.Desired = new(int32(number))
+			v.RolloutReplicas = new(int32(number))
 		}
 	}
 	if at, err := time.Parse(time.RFC3339, rs.Annotations[argov1.ScaleDownDeadlineAnnotation]); err == nil {
@@ -179,7 +179,7 @@ func appendToList(list, element string) string {
 func Scale(rs *appsv1.ReplicaSet, e rollout.ReplicaSetScaled) *appsv1.ReplicaSet {
 	rs = rs.DeepCopy()
 	annotations := ensureAnnotations(rs)
-	annotations[argov1.DesiredReplicasAnnotation] = strconv.Itoa(int(e.Desired))
+	annotations[argov1.DesiredReplicasAnnotation] = strconv.Itoa(int(e.RolloutReplicas))
 	if e.Pods == 0 && !e.KeepDeadline {
 		delete(annotations, argov1.ScaleDownDeadlineAnnotation)
 	}

@@ -60,7 +60,7 @@ var Canaries = []Mutant{
 		"threshold off by one",
 		"I4",
 		"internal/canary/intent.go",
-		"failed := intent == \"\" && s.Status.FailedChecks >= s.Plan.Threshold", "failed := intent == \"\" && s.Status.FailedChecks > s.Plan.Threshold", 34,
+		"return s.Status.FailedChecks >= s.Plan.Threshold", "return s.Status.FailedChecks > s.Plan.Threshold", 34,
 	},
 	{
 		"failed checks counted twice",
@@ -353,13 +353,13 @@ var Canaries = []Mutant{
 	{
 		"all traffic to one pod of the primary",
 		"I34",
-		"internal/canary/returning.go",
+		"internal/canary/rollbackinparts.go",
 		"weighted := s.Plan.Strategy == Weighted && !s.Plan.SkipAnalysis", "weighted := s.Plan.Strategy == Weighted && s.Plan.SkipAnalysis", 0,
 	},
 	{
 		"a rollback measured by spec.replicas",
 		"I34",
-		"internal/canary/returning.go",
+		"internal/canary/rollbackinparts.go",
 		"return release.PodsForAllTraffic(s.Workload.Primary.Replicas, carriedBy)", "return release.PodsForAllTraffic(s.Workload.Primary.Replicas, max(carriedBy, s.Workload.Primary.Replicas))", 0,
 	},
 	{
