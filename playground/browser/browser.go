@@ -108,9 +108,18 @@ func (p *Page) Do(steps ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, timeout)
 	defer cancel()
-	if err := chromedp.Do(ctx, steps...); err != nil {
+	err := chromedp.Do(ctx, steps...)
+	for isReplacedElement(err) && ctx.Err() == nil {
+		err = chromedp.Do(ctx, steps...)
+	}
+	if err != nil {
 		p.t.Fatalf("use the page: %v; it shows:\n%s", err, p.Text())
 	}
+}
+
+// isReplacedElement reports whether a page that is rendered live replaced the element after it was found. Nothing was done with it.
+func isReplacedElement(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "Could not find node with given id")
 }
 
 // Resize sets the size of the window in pixels.
