@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs golangci-lint over all modules, and Vale over the documents and the comments of the code. Arguments go to `golangci-lint run`: --fix repairs and
-# formats what it can.
+# Runs golangci-lint over all modules, and Vale over the documents, the comments of the code, and the texts of scenarios and of
+# the regression corpus. Arguments go to `golangci-lint run`: --fix repairs and formats what it can.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,4 +18,18 @@ vale README.md CONTRIBUTING.md CHANGELOG.md docs charts playground/README.md tes
 echo "=== lint comments"
 mapfile -t sources < <(find . -name '*.go' ! -name 'zz_generated*')
 vale "${sources[@]}" || failed=1
+echo "=== lint comments of scenarios, descriptions of the regression corpus"
+# Vale checks a text file as a whole, but only this part of these files is prose. The copies keep paths and line numbers.
+prose=$(mktemp -d)
+trap 'rm -rf "$prose"' EXIT
+extract() { # SCRIPT FILE…: writes the lines that the sed script prints to FILE.prose
+	local script=$1 file
+	for file in "${@:2}"; do
+		mkdir -p "$prose/${file%/*}"
+		sed -E "$script" "$file" >"$prose/$file.prose"
+	done
+}
+extract '/^#/!s/.*//; s/^# ?//' internal/{canary,rollout}/testdata/scenarios/*.txt
+extract '1s/.*//' test/sim/corpus/*.txt
+vale --config="$PWD/.vale.ini" "$prose" || failed=1
 exit $failed
