@@ -152,8 +152,8 @@ func (h *Host) Find(kind Kind, name string) (Item, error) {
 }
 
 // call calls a method of a plugin for a namespace. check returns the error in the reply, or the reason why the reply is not usable. The
-// error is a RefusedError if there was no call, and otherwise a CallError. If it is not nil, the reply must not be read: it may still be
-// written.
+// error is a RefusedError if there was no call, and otherwise a CallError. Unless check returned it, the reply must not be read then: it
+// may still be written.
 func (h *Host) call(ctx context.Context, key pluginKey, namespace, method string, args, reply any, check func() error) error {
 	began := h.options.Clock.Now()
 	err := h.send(ctx, key, namespace, method, args, reply)

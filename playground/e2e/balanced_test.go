@@ -25,17 +25,7 @@ const (
 	stableARN   = "arn:aws:elasticloadbalancing:eu-west-1:1:targetgroup/stable/3"
 )
 
-const balancedObjects = `
-apiVersion: v1
-kind: Service
-metadata: {name: cart-stable}
-spec: {selector: {app: cart}, ports: [{name: http, port: 80, targetPort: http}]}
----
-apiVersion: v1
-kind: Service
-metadata: {name: cart-canary}
-spec: {selector: {app: cart}, ports: [{name: http, port: 80, targetPort: http}]}
----
+const balancedObjects = stableAndCanaryServices + `
 apiVersion: networking.k8s.io/v1
 kind: Ingress
 metadata: {name: shop}

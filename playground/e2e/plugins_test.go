@@ -81,17 +81,7 @@ spec:
 }
 
 // pluginRoute are the Services and the HTTPRoute of a router plugin, and the permission to write it. The route has no weights yet.
-const pluginRoute = `
-apiVersion: v1
-kind: Service
-metadata: {name: cart-stable}
-spec: {selector: {app: cart}, ports: [{name: http, port: 80, targetPort: http}]}
----
-apiVersion: v1
-kind: Service
-metadata: {name: cart-canary}
-spec: {selector: {app: cart}, ports: [{name: http, port: 80, targetPort: http}]}
----
+const pluginRoute = stableAndCanaryServices + `
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
 metadata: {name: cart}

@@ -19,7 +19,8 @@ import (
 	"github.com/serin-dev/serin/playground/load"
 )
 
-const rolledRoute = `
+// stableAndCanaryServices are the Services of the two revisions of Rollout cart.
+const stableAndCanaryServices = `
 apiVersion: v1
 kind: Service
 metadata: {name: cart-stable}
@@ -30,6 +31,9 @@ kind: Service
 metadata: {name: cart-canary}
 spec: {selector: {app: cart}, ports: [{name: http, port: 80, targetPort: http}]}
 ---
+`
+
+const rolledRoute = stableAndCanaryServices + `
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
 metadata: {name: cart}

@@ -93,9 +93,13 @@ func (r *Reconciler) reconcile(ctx context.Context, run *argov1.AnalysisRun) (re
 	key := client.ObjectKeyFromObject(run)
 	queryKey := queryrunner.Key{NamespacedName: key, UID: run.UID}
 	if !run.Status.Phase.Completed() {
-		if wait, err := r.frame.Cede(ctx, r.OtherController, run.Namespace); wait > 0 || err != nil { // it counts the measurements of both controllers
+		wait, err := r.frame.Cede(ctx, r.OtherController, run.Namespace)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		if wait > 0 { // otherwise each controller would count the measurements of both
 			r.Queries.Forget(key)
-			return reconcile.Result{RequeueAfter: wait}, err
+			return reconcile.Result{RequeueAfter: wait}, nil
 		}
 	}
 	s, err := r.observe(ctx, run, queryKey)
