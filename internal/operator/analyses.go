@@ -87,7 +87,7 @@ func (p process) newJobRunner(own cluster.Cluster) (*measure.Jobs, cache.Cache, 
 		return jobs, own.GetCache(), nil
 	}
 	remote, err := cluster.New(p.flags.tuneClient(cfg, p.transports), func(o *cluster.Options) {
-		o.Scheme, o.Cache, o.NewCache, o.Client, o.NewClient = p.mgr.GetScheme(), p.flags.rolloutCache(), newNonBlockingCache, cachedReads(), newClient
+		o.Scheme, o.Cache, o.NewCache, o.Client, o.NewClient = p.mgr.GetScheme(), p.flags.rolloutCache(), p.caches.newCache, cachedReads(), newClient
 		o.MapperProvider = newCachingMapper
 	})
 	if err != nil {

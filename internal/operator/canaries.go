@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/transport"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -75,7 +74,7 @@ func (p process) wireCanaryController(endpointsUnread string, otherController *w
 	if err != nil {
 		return err
 	}
-	routes, err := f.newRouteCluster(mgr, p.transports)
+	routes, err := p.newRouteCluster()
 	if err != nil {
 		return err
 	}
@@ -155,7 +154,8 @@ func (f *Flags) newFlaggerWatch(
 }
 
 // newRouteCluster returns the cluster with the route objects, or nil if it is the cluster of the Canaries.
-func (f *Flags) newRouteCluster(mgr manager.Manager, transports []transport.WrapperFunc) (cluster.Cluster, error) {
+func (p process) newRouteCluster() (cluster.Cluster, error) {
+	mgr, f := p.mgr, p.flags
 	if f.KubeconfigServiceMesh == "" || f.KubeconfigServiceMesh == f.Kubeconfig {
 		return nil, nil
 	}
@@ -166,8 +166,8 @@ func (f *Flags) newRouteCluster(mgr manager.Manager, transports []transport.Wrap
 	if cfg.Host == mgr.GetConfig().Host {
 		return nil, nil
 	}
-	c, err := cluster.New(f.tuneClient(cfg, transports), func(o *cluster.Options) {
-		o.Scheme, o.Cache, o.NewCache, o.Client, o.NewClient = mgr.GetScheme(), f.cacheOptions(), newNonBlockingCache, cachedReads(), newClient
+	c, err := cluster.New(f.tuneClient(cfg, p.transports), func(o *cluster.Options) {
+		o.Scheme, o.Cache, o.NewCache, o.Client, o.NewClient = mgr.GetScheme(), f.cacheOptions(), p.caches.newCache, cachedReads(), newClient
 		o.MapperProvider = newCachingMapper
 	})
 	if err != nil {

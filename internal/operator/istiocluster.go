@@ -50,7 +50,7 @@ func (p process) connectIstioPrimary(ctx context.Context) (remoteClusters, error
 		p.logger.Info("Could not watch Istio's objects", "secret", remotecluster.Name(secret), "err", remotecluster.Why(err))
 	}
 	remote, err := cluster.New(p.flags.tuneClient(cfg, p.transports), func(o *cluster.Options) {
-		o.Scheme, o.Cache, o.NewCache, o.Client, o.NewClient = p.mgr.GetScheme(), watched, newNonBlockingCache, cachedReads(), newClient
+		o.Scheme, o.Cache, o.NewCache, o.Client, o.NewClient = p.mgr.GetScheme(), watched, p.caches.newCache, cachedReads(), newClient
 		o.MapperProvider = func(cfg *rest.Config, _ *http.Client) (meta.RESTMapper, error) {
 			bounded := rest.CopyConfig(cfg) // the methods of a mapper have no context
 			bounded.Timeout = remotecluster.RequestTimeout

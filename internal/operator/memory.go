@@ -51,11 +51,16 @@ func softMemoryLimit(text string) (limit int64, limited bool) {
 const (
 	// memoryCheckInterval is the time between two checks whether the process has become quiet.
 	memoryCheckInterval = 10 * time.Second
-	// quietAllocations is what a quiet process allocates in that time at most, in bytes: renewed Leases and watches, and changes of
-	// objects that belong to no release.
-	quietAllocations = 2 << 20
-	// minReturned is the garbage that is worth a collection, in bytes.
-	minReturned = 8 << 20
+	// minQuietAllocations is what a quiet process may always allocate in that time, in bytes: renewed Leases and watches, and changes
+	// of objects that belong to no release.
+	minQuietAllocations = 2 << 20
+	// quietPart is the part of the heap in use, as a divisor, that a quiet process may allocate in that time. Scrapes of the metrics
+	// grow with the number of releases, as the heap does.
+	quietPart = 16
+	// minReturned is the garbage that is worth a collection of a small heap, in bytes, and returnedPart the part of a large one, as a
+	// divisor: the cost of a collection grows with the heap.
+	minReturned  = 8 << 20
+	returnedPart = 4
 )
 
 // memoryReturner decides when to return unused memory to the operating system: once after each busy time. Without it, the garbage
@@ -66,19 +71,21 @@ type memoryReturner struct {
 	lastTotal, returnedTotal uint64
 }
 
-// check receives the number of bytes allocated since the start of the process, and reports whether to return memory now.
-func (r *memoryReturner) check(total uint64) bool {
-	quiet := total-r.lastTotal <= quietAllocations
+// check receives the number of bytes allocated since the start of the process, and of those in use after the last collection. It
+// reports whether to return memory now.
+func (r *memoryReturner) check(total, inUse uint64) bool {
+	quiet := total-r.lastTotal <= max(minQuietAllocations, inUse/quietPart)
 	r.lastTotal = total
-	if !quiet || total-r.returnedTotal < minReturned {
+	if !quiet || total-r.returnedTotal < max(minReturned, inUse/returnedPart) {
 		return false
 	}
 	r.returnedTotal = total
 	return true
 }
 
-// returnMemory returns unused memory to the operating system after each busy time, until ctx is done.
-func returnMemory(ctx context.Context, clk clock.WithTicker) error {
+// returnMemory returns unused memory to the operating system after each busy time, until ctx is done. forget removes the
+// references to memory that only a busy process needs.
+func returnMemory(ctx context.Context, clk clock.WithTicker, forget func()) error {
 	ticker := clk.NewTicker(memoryCheckInterval)
 	defer ticker.Stop()
 	var returner memoryReturner
@@ -87,16 +94,17 @@ func returnMemory(ctx context.Context, clk clock.WithTicker) error {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C():
-			if returner.check(allocatedBytes()) {
+			if returner.check(heapBytes()) {
+				forget()
 				debug.FreeOSMemory()
 			}
 		}
 	}
 }
 
-// allocatedBytes returns the number of bytes allocated since the start of the process.
-func allocatedBytes() uint64 {
-	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
-	metrics.Read(sample)
-	return sample[0].Value.Uint64()
+// heapBytes returns the number of bytes allocated since the start of the process, and of those in use after the last collection.
+func heapBytes() (total, inUse uint64) {
+	samples := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}
+	metrics.Read(samples)
+	return samples[0].Value.Uint64(), samples[1].Value.Uint64()
 }

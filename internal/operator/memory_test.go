@@ -10,21 +10,24 @@ func TestMemoryIsReturnedOnceAfterEachBusyTime(t *testing.T) {
 	const mb = 1 << 20
 	for _, tt := range []struct {
 		name      string
+		inUse     uint64
 		allocated []uint64 // between two checks
 		want      []bool
 	}{
-		{"after the start", []uint64{50 * mb, 1 * mb, 1 * mb}, []bool{false, true, false}},
-		{"not while releases are in progress", []uint64{50 * mb, 20 * mb, 3 * mb}, []bool{false, false, false}},
-		{"again after a release", []uint64{50 * mb, 0, 30 * mb, 0, 0}, []bool{false, true, false, true, false}},
-		{"not for little", []uint64{50 * mb, 0, 3 * mb, 0}, []bool{false, true, false, false}},
-		{"for what many quiet checks add up to", []uint64{50 * mb, 0, 2 * mb, 2 * mb, 2 * mb, 2 * mb}, []bool{false, true, false, false, false, true}},
+		{"after the start", 20 * mb, []uint64{50 * mb, 1 * mb, 1 * mb}, []bool{false, true, false}},
+		{"not while releases are in progress", 20 * mb, []uint64{50 * mb, 20 * mb, 3 * mb}, []bool{false, false, false}},
+		{"again after a release", 20 * mb, []uint64{50 * mb, 0, 30 * mb, 0, 0}, []bool{false, true, false, true, false}},
+		{"not for little", 20 * mb, []uint64{50 * mb, 0, 3 * mb, 0}, []bool{false, true, false, false}},
+		{"for what many quiet checks add up to", 20 * mb, []uint64{50 * mb, 0, 2 * mb, 2 * mb, 2 * mb, 2 * mb}, []bool{false, true, false, false, false, true}},
+		{"with scrapes of many releases", 320 * mb, []uint64{900 * mb, 20 * mb, 20 * mb, 20 * mb}, []bool{false, true, false, false}},
+		{"a large heap for much only", 320 * mb, []uint64{900 * mb, 20 * mb, 20 * mb, 20 * mb, 20 * mb, 20 * mb}, []bool{false, true, false, false, false, true}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var r memoryReturner
 			total := uint64(0)
 			for i, n := range tt.allocated {
 				total += n
-				if got := r.check(total); got != tt.want[i] {
+				if got := r.check(total, tt.inUse); got != tt.want[i] {
 					t.Errorf("check %d, after %d MB: returns memory: %t, want %t", i, total/mb, got, tt.want[i])
 				}
 			}

@@ -19,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/serin-dev/serin/internal/encodedcache"
 )
 
 // nonBlockingCache is a cache that does not wait for kinds that may not be read. The library's cache waits for the first list
@@ -54,9 +56,12 @@ func newCacheView(object client.Object) cacheView {
 // listPollInterval is the interval of checks whether a first list has arrived, or was denied.
 const listPollInterval = 10 * time.Millisecond
 
-// newNonBlockingCache is a cache.NewCacheFunc that returns a nonBlockingCache. A caller that sets a handler of watch errors must
-// report denied kinds itself.
-func newNonBlockingCache(cfg *rest.Config, options cache.Options) (cache.Cache, error) {
+// caches creates the caches of this process, for one or several clusters.
+type caches struct{ recent *encodedcache.Recent }
+
+// newCache is a cache.NewCacheFunc that returns a nonBlockingCache, which stores unstructured objects encoded. A caller that sets a
+// handler of watch errors must report denied kinds itself.
+func (c caches) newCache(cfg *rest.Config, options cache.Options) (cache.Cache, error) {
 	r := &nonBlockingCache{scheme: options.Scheme, mapper: options.Mapper, denied: map[schema.GroupResource]error{}}
 	handleError := options.DefaultWatchErrorHandler
 	if handleError == nil {
@@ -66,6 +71,7 @@ func newNonBlockingCache(cfg *rest.Config, options cache.Options) (cache.Cache, 
 		r.recordDenied(err)
 		handleError(ctx, reflector, err)
 	}
+	options.NewInformer = c.recent.NewInformer
 	inner, err := cache.New(cfg, options)
 	if err != nil {
 		return nil, err

@@ -36,6 +36,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/encodedcache"
 	"github.com/serin-dev/serin/internal/fence"
 	"github.com/serin-dev/serin/internal/metric"
 	"github.com/serin-dev/serin/internal/othercontroller"
@@ -91,7 +92,8 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 		return err
 	}
 	divided := f.newShards(self, counters, logger)
-	mgr, err := newManager(restConfig, f, f.newLeaderLock(self), logger)
+	stores := caches{recent: &encodedcache.Recent{}}
+	mgr, err := newManager(restConfig, f, stores, f.newLeaderLock(self), logger)
 	if err != nil {
 		return err
 	}
@@ -99,7 +101,7 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	p := process{mgr: mgr, flags: f, transports: transports, fences: fences, metrics: counters, logger: logger, reportHealth: health.SetHealthMessage, queue: queue.New(f.ReleaseLimits(), f.Namespace), shards: divided}
+	p := process{mgr: mgr, caches: stores, flags: f, transports: transports, fences: fences, metrics: counters, logger: logger, reportHealth: health.SetHealthMessage, queue: queue.New(f.ReleaseLimits(), f.Namespace), shards: divided}
 	p.notificationOutbox, p.outbox = telemetry.NewOutbox(clock.RealClock{}, logger), telemetry.NewOutbox(clock.RealClock{}, logger)
 	if p.permissions, err = newPermissions(mgr, logger); err != nil {
 		return err
@@ -125,7 +127,7 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 	if err := mgr.Add(replicaRunnable{health.Run}); err != nil {
 		return fmt.Errorf("add the health server: %w", err)
 	}
-	if err := mgr.Add(replicaRunnable{func(ctx context.Context) error { return returnMemory(ctx, clock.RealClock{}) }}); err != nil {
+	if err := mgr.Add(replicaRunnable{func(ctx context.Context) error { return returnMemory(ctx, clock.RealClock{}, stores.recent.Forget) }}); err != nil {
 		return fmt.Errorf("add the return of memory: %w", err)
 	}
 	logger.Info("Started", "version", version, "provider", f.MeshProvider, "namespace", f.Namespace)
@@ -151,8 +153,9 @@ func startOutbox(ctx context.Context, outbox *telemetry.Outbox) (stop func() err
 
 // process contains what the served APIs share.
 type process struct {
-	mgr   manager.Manager
-	flags Flags
+	mgr    manager.Manager
+	caches caches
+	flags  Flags
 	// transports wrap the transport of every client of an API server.
 	transports []transport.WrapperFunc
 	// fences are those of the Leases of this process; nil: without leader election.
@@ -244,7 +247,7 @@ func newEventClient(mgr manager.Manager) (client.Client, error) {
 	return events, nil
 }
 
-func newManager(cfg *rest.Config, f Flags, lock leaderLock, logger logr.Logger) (manager.Manager, error) {
+func newManager(cfg *rest.Config, f Flags, stores caches, lock leaderLock, logger logr.Logger) (manager.Manager, error) {
 	options := manager.Options{
 		Scheme: Scheme(),
 		Logger: logger,
@@ -253,7 +256,7 @@ func newManager(cfg *rest.Config, f Flags, lock leaderLock, logger logr.Logger) 
 		HealthProbeBindAddress:              "0",
 		MapperProvider:                      newCachingMapper,
 		Cache:                               f.cacheOptions(),
-		NewCache:                            newNonBlockingCache,
+		NewCache:                            stores.newCache,
 		Client:                              cachedReads(),
 		NewClient:                           newClient,
 		LeaderElection:                      f.electsLeader(),

@@ -123,7 +123,7 @@ func (p process) serveRollouts(ctx context.Context) error {
 func (p process) newRolloutCluster(ctx context.Context) (cluster.Cluster, error) {
 	mgr, f := p.mgr, p.flags
 	own, err := cluster.New(mgr.GetConfig(), func(o *cluster.Options) {
-		o.Scheme, o.Cache, o.NewCache, o.Client, o.NewClient = mgr.GetScheme(), f.rolloutCache(), newSharingCache(mgr.GetCache()), cachedReads(), newClient
+		o.Scheme, o.Cache, o.NewCache, o.Client, o.NewClient = mgr.GetScheme(), f.rolloutCache(), p.caches.newSharingCache(mgr.GetCache()), cachedReads(), newClient
 		o.HTTPClient, o.MapperProvider = mgr.GetHTTPClient(), func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mgr.GetRESTMapper(), nil }
 	})
 	if err != nil {

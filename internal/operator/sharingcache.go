@@ -31,9 +31,9 @@ type sharingCache struct {
 }
 
 // newSharingCache returns a cache.NewCacheFunc. The other cache must have the same namespaces and be started separately.
-func newSharingCache(other cache.Cache) cache.NewCacheFunc {
+func (c caches) newSharingCache(other cache.Cache) cache.NewCacheFunc {
 	return func(cfg *rest.Config, options cache.Options) (cache.Cache, error) {
-		own, err := newNonBlockingCache(cfg, options)
+		own, err := c.newCache(cfg, options)
 		return &sharingCache{Cache: own, other: other, scheme: options.Scheme}, err
 	}
 }

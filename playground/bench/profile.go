@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // Paths of Serin's debug endpoints.
@@ -17,6 +18,18 @@ const (
 	metricsURL       = "http://127.0.0.1:8080/metrics"
 	profilesURL      = "http://" + profilingAddress + "/debug/pprof/"
 )
+
+// maxProfile is the longest profile that Serin serves: its server ends responses after a minute.
+const maxProfile = 50 * time.Second
+
+// profileProcessor starts to store a profile of the processor time of the next period in a file, if profiles were requested. The
+// channel receives the result.
+func (s *stage) profileProcessor(ctx context.Context, file string, period time.Duration) <-chan error {
+	saved := make(chan error, 1)
+	seconds := int(min(period, maxProfile).Seconds())
+	go func() { saved <- s.saveProfile(ctx, fmt.Sprintf("%sprofile?seconds=%d", profilesURL, seconds), file) }()
+	return saved
+}
 
 // saveProfile stores the response of a debug endpoint in a file, if profiles were requested.
 func (s *stage) saveProfile(ctx context.Context, url, file string) error {

@@ -387,6 +387,7 @@ func (s *stage) measureIdle(ctx context.Context) (idleCosts, error) {
 		return idleCosts{}, err
 	}
 	s.say(fmt.Sprintf("counting requests for %s in which nothing happens ...", s.idle))
+	profiled := s.profileProcessor(ctx, "cpu-idle.pprof", s.idle)
 	counts, began := s.proxy.Counts(), s.clock.Now()
 	before, err := s.cluster.Usage(serinName)
 	if err != nil {
@@ -408,7 +409,7 @@ func (s *stage) measureIdle(ctx context.Context) (idleCosts, error) {
 		RequestsPerMinutePerRelease: float64(sumCounts(found.Reads)+sumCounts(found.Writes)) / took.Minutes() / float64(len(s.timelines)),
 		CPUSecondsPerMinute:         (after.CPUSeconds - before.CPUSeconds) / took.Minutes(),
 	}
-	return r, errors.Join(s.saveProfile(ctx, profilesURL+"heap", "heap-idle.pprof"), s.saveProfile(ctx, metricsURL, "metrics-idle.txt"))
+	return r, errors.Join(<-profiled, s.saveProfile(ctx, profilesURL+"heap", "heap-idle.pprof"), s.saveProfile(ctx, metricsURL, "metrics-idle.txt"))
 }
 
 // measureRelease changes the version of count releases, the first of them first, and measures the cost. pause is the time between two
@@ -419,11 +420,7 @@ func (s *stage) measureRelease(ctx context.Context, first, count int, pause time
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it took more than %s", timeout))
 	defer cancel()
 	s.say(fmt.Sprintf("shipping %d new versions, %d windows of %s each ...", count, s.steps, s.interval))
-	profiled := make(chan error, 1)
-	go func() {
-		// The server limits profiles to less than a minute.
-		profiled <- s.saveProfile(ctx, profilesURL+"profile?seconds=50", "cpu.pprof")
-	}()
+	profiled := s.profileProcessor(ctx, "cpu.pprof", windows)
 	before, err := s.cluster.Usage(serinName)
 	if err != nil {
 		return releaseCosts{}, err

@@ -15,7 +15,7 @@ var decisions = []string{"internal/release", "internal/canary", "internal/rollou
 // never of those below. A folder includes its subfolders, unless they are listed themselves.
 var layers = [][]string{
 	{"api", "config", "internal/release"},
-	{"internal/canary", "internal/rollout", "internal/analysis", "internal/experiment", "internal/budget", "internal/cachetest", "internal/chat", "internal/endpoints", "internal/expression", "internal/fairshare", "internal/fence", "internal/googlecloud", "internal/jsontree", "internal/leaktest", "internal/outbound", "internal/plugin", "internal/readyourwrites", "internal/othercontroller", "internal/queryrunner", "internal/queue", "internal/sharding", "internal/toolkeys", "internal/waittest", "internal/watching"},
+	{"internal/canary", "internal/rollout", "internal/analysis", "internal/experiment", "internal/budget", "internal/cachetest", "internal/chat", "internal/encodedcache", "internal/endpoints", "internal/expression", "internal/fairshare", "internal/fence", "internal/googlecloud", "internal/jsontree", "internal/leaktest", "internal/outbound", "internal/plugin", "internal/readyourwrites", "internal/othercontroller", "internal/queryrunner", "internal/queue", "internal/sharding", "internal/toolkeys", "internal/waittest", "internal/watching"},
 	{"internal/workload", "internal/traffic", "internal/metric", "internal/hook", "internal/alerting", "internal/notification", "internal/telemetry"},
 	{"internal/analysis/launch", "internal/analysis/measure", "internal/reconciler"},
 	{"internal/canary/controller", "internal/rollout/controller", "internal/analysis/controller", "internal/experiment/controller"},
@@ -26,7 +26,7 @@ var layers = [][]string{
 // sharedByMachines are packages that must not know the state machines, although they are above them: they behave the same for
 // both.
 var sharedByMachines = []string{
-	"internal/budget", "internal/cachetest", "internal/chat", "internal/endpoints", "internal/expression", "internal/fairshare", "internal/fence", "internal/googlecloud", "internal/jsontree", "internal/leaktest", "internal/outbound", "internal/plugin", "internal/readyourwrites", "internal/othercontroller", "internal/queryrunner", "internal/queue", "internal/reconciler", "internal/sharding", "internal/toolkeys", "internal/waittest", "internal/watching", "internal/workload", "internal/traffic", "internal/metric", "internal/hook", "internal/alerting", "internal/notification",
+	"internal/budget", "internal/cachetest", "internal/chat", "internal/encodedcache", "internal/endpoints", "internal/expression", "internal/fairshare", "internal/fence", "internal/googlecloud", "internal/jsontree", "internal/leaktest", "internal/outbound", "internal/plugin", "internal/readyourwrites", "internal/othercontroller", "internal/queryrunner", "internal/queue", "internal/reconciler", "internal/sharding", "internal/toolkeys", "internal/waittest", "internal/watching", "internal/workload", "internal/traffic", "internal/metric", "internal/hook", "internal/alerting", "internal/notification",
 	"internal/telemetry", "internal/loadtester", "internal/demoapp",
 }
 
