@@ -20,7 +20,7 @@ func TestNewReleaseDoesNotInheritDeadline(t *testing.T) {
 	w.settle(t)
 	w.template = "v3"
 	w.generation++
-	w.sets[1].Spec = 0 // not counted
+	w.sets[1].SpecReplicas = 0 // not counted
 	w.runControllers()
 	w.status.UpdatedReplicas, w.status.Replicas = 0, 2
 	w.now = w.now.Add(time.Hour)

@@ -65,7 +65,7 @@ func selectPreview(f facts) serviceSelection {
 
 // hasAllPods reports whether a ReplicaSet has all desired pods of the Rollout.
 func hasAllPods(f facts, rs ReplicaSet) bool {
-	return rs.exists() && rs.Spec == f.replicas() && rs.Available == f.replicas() && valueOr(rs.RolloutReplicas, -1) == f.replicas()
+	return rs.exists() && rs.SpecReplicas == f.replicas() && rs.Available == f.replicas() && valueOr(rs.RolloutReplicas, -1) == f.replicas()
 }
 
 // shouldSkipPauses reports whether the release switches without a pause.
@@ -77,7 +77,7 @@ func shouldSkipPauses(f facts) bool {
 // previewReady reports whether the new revision has the pods that the switch requires.
 func previewReady(f facts) bool {
 	count := f.Spec.Strategy.BlueGreen.PreviewReplicaCount
-	return hasAllPods(f, f.new) && f.new.Spec >= desiredPreviewPods(f) || count != nil && f.new.Spec == *count && f.new.Available == *count
+	return hasAllPods(f, f.new) && f.new.SpecReplicas >= desiredPreviewPods(f) || count != nil && f.new.SpecReplicas == *count && f.new.Available == *count
 }
 
 // awaitTargets returns the gate that waits until load balancers have registered the pods of the active Service.

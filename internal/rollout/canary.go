@@ -61,8 +61,8 @@ func stepPods(f facts) StepPods {
 	desired, _ := replicaCounts(f, nil)
 	p := StepPods{
 		Threshold: c.ReplicaProgressThreshold, New: f.new.podNumbers(), DesiredNew: desired.Canary, WithoutRouter: c.TrafficRouting == nil,
-		StableCountFixed: f.hasDistinctStable() && (!f.usesRouter() || !c.DynamicStableScale),
-		StableSpec:       f.stable.Spec, StableReplicas: f.stable.Replicas, DesiredStable: desired.Stable,
+		StableCountFixed:   f.hasDistinctStable() && (!f.usesRouter() || !c.DynamicStableScale),
+		StableSpecReplicas: f.stable.SpecReplicas, StableReplicas: f.stable.Replicas, DesiredStable: desired.Stable,
 	}
 	for _, rs := range f.others {
 		p.OthersAvailable += rs.Available

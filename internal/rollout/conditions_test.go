@@ -203,13 +203,13 @@ func TestEndOfADelayIsProgress(t *testing.T) {
 		if rs.Hash == "hash-v1" && ending {
 			return 2, 2
 		}
-		return rs.Spec, rs.Spec
+		return rs.SpecReplicas, rs.SpecReplicas
 	}
 	for _, passed := range []time.Duration{10 * time.Second, time.Second} { // the decision that removes the pods, and one while they end
 		w.now = w.now.Add(passed)
 		w.settle(t)
-		if phase := w.status.Phase; phase == argov1.RolloutPhaseDegraded || w.replicaSet("cart-hash-v1").Spec != 0 {
-			t.Fatalf("%s later, with %d desired pods of v1: %s (%s)", passed, w.replicaSet("cart-hash-v1").Spec, phase, w.status.Message)
+		if phase := w.status.Phase; phase == argov1.RolloutPhaseDegraded || w.replicaSet("cart-hash-v1").SpecReplicas != 0 {
+			t.Fatalf("%s later, with %d desired pods of v1: %s (%s)", passed, w.replicaSet("cart-hash-v1").SpecReplicas, phase, w.status.Message)
 		}
 	}
 	w.now = w.now.Add(10 * time.Second)
@@ -241,9 +241,9 @@ func TestADeadlineBeyondTheDelaySuspendsNothing(t *testing.T) {
 			w.deploy(t, "v2")
 			w.become = func(rs ReplicaSet) (int32, int32) {
 				if rs.Hash == "hash-v2" {
-					return rs.Spec, 0
+					return rs.SpecReplicas, 0
 				}
-				return rs.Spec, rs.Spec
+				return rs.SpecReplicas, rs.SpecReplicas
 			}
 			w.settle(t)
 			w.status.StableRS = "" // a Rollout that was recreated

@@ -45,7 +45,7 @@ func ExternalConfirmations(s Snapshot) (weights bool, targets []BackendTarget) {
 // hasOldPods reports whether a revision other than that of the template has pods.
 func (s Snapshot) hasOldPods() bool {
 	for _, rs := range s.ReplicaSets {
-		if rs.Hash != s.Hash && rs.Spec > 0 {
+		if rs.Hash != s.Hash && rs.SpecReplicas > 0 {
 			return true
 		}
 	}

@@ -68,7 +68,7 @@ func scaleDownDelayEnds(f facts, s argov1.RolloutStatus) bool {
 
 // isRetained reports whether the pods of another revision remain until the end of their delay, or are removed at its end.
 func isRetained(f facts, s argov1.RolloutStatus, rs ReplicaSet) bool {
-	return rs.Spec > 0 && rs.Hash != f.Hash && rs.Hash != s.StableRS && rs.HasScaleDownDeadline()
+	return rs.SpecReplicas > 0 && rs.Hash != f.Hash && rs.Hash != s.StableRS && rs.HasScaleDownDeadline()
 }
 
 // hasTimedOut reports whether the progress deadline of the release has passed.

@@ -63,13 +63,13 @@ func (w *world) recordPods(stable, next string) *podHistory {
 	look := func() {
 		var pods, available, of, to int32
 		for _, rs := range w.sets {
-			pods += max(rs.Spec, rs.Replicas)
-			available += min(rs.Available, rs.Spec)
+			pods += max(rs.SpecReplicas, rs.Replicas)
+			available += min(rs.Available, rs.SpecReplicas)
 			switch rs.Hash {
 			case "hash-" + next:
-				to = rs.Spec
+				to = rs.SpecReplicas
 			case "hash-" + stable:
-				of = rs.Spec
+				of = rs.SpecReplicas
 			}
 		}
 		n.most, n.least = max(n.most, pods), min(n.least, available)
@@ -148,7 +148,7 @@ replicas: 10
 strategy: {canary: {steps: [{setWeight: 41}, {pause: {duration: 10}}, {pause: {duration: 10s}}, {pause: {duration: 10m}}, {pause: {duration: 10h}}, {pause: {}}]}}
 `)
 	w.deploy(t, "v2")
-	if young, old := w.replicaSet("cart-hash-v2").Spec, w.replicaSet("cart-hash-v1").Spec; young != 4 || old != 6 {
+	if young, old := w.replicaSet("cart-hash-v2").SpecReplicas, w.replicaSet("cart-hash-v1").SpecReplicas; young != 4 || old != 6 {
 		t.Errorf("at weight 41: %d new and %d old pods, want 4 and 6", young, old)
 	}
 	for step, length := range []time.Duration{10 * time.Second, 10 * time.Second, 10 * time.Minute, 10 * time.Hour} {
@@ -173,7 +173,7 @@ func TestExampleOfImbalance(t *testing.T) {
 	w := newExample(t, routedExample(10, `steps: [{setCanaryScale: {weight: 10}}, {setWeight: 90}, {pause: {}}]`))
 	w.events.Reset()
 	w.deploy(t, "v2")
-	if young, weight := w.replicaSet("cart-hash-v2").Spec, w.route.Weights.Canary.Weight; young != 1 || weight != 90 {
+	if young, weight := w.replicaSet("cart-hash-v2").SpecReplicas, w.route.Weights.Canary.Weight; young != 1 || weight != 90 {
 		t.Errorf("%d canary pods at weight %d, want 1 at 90", young, weight)
 	}
 	told := w.events.String()
@@ -198,14 +198,14 @@ strategy: {canary: {canaryService: canary, stableService: stable, trafficRouting
 func TestExampleOfCanaryScale(t *testing.T) {
 	w := newExample(t, routedExample(8, `steps: [{setCanaryScale: {replicas: 3}}, {pause: {}}, {setCanaryScale: {weight: 25}}, {pause: {}}, {setCanaryScale: {matchTrafficWeight: true}}, {setWeight: 50}, {pause: {}}]`))
 	stable := func(release.Effect, []ReplicaSet) {
-		if pods := w.replicaSet("cart-hash-v1").Spec; pods != 8 {
+		if pods := w.replicaSet("cart-hash-v1").SpecReplicas; pods != 8 {
 			t.Errorf("the stable revision has %d pods, want 8 throughout", pods)
 		}
 	}
 	w.watch = stable
 	w.deploy(t, "v2")
 	for _, want := range []struct{ pods, weight int32 }{{3, 0}, {2, 0}, {4, 50}} {
-		if pods, weight := w.replicaSet("cart-hash-v2").Spec, w.route.Weights.Canary.Weight; pods != want.pods || weight != want.weight {
+		if pods, weight := w.replicaSet("cart-hash-v2").SpecReplicas, w.route.Weights.Canary.Weight; pods != want.pods || weight != want.weight {
 			t.Errorf("%d canary pods at weight %d, want %d at %d", pods, weight, want.pods, want.weight)
 		}
 		if want.weight == 0 {
@@ -221,7 +221,7 @@ func TestExampleOfDynamicStableScale(t *testing.T) {
 	w.deploy(t, "v2")
 	pods := func(young, old int32) {
 		t.Helper()
-		if a, b := w.replicaSet("cart-hash-v2").Spec, w.replicaSet("cart-hash-v1").Spec; a != young || b != old {
+		if a, b := w.replicaSet("cart-hash-v2").SpecReplicas, w.replicaSet("cart-hash-v1").SpecReplicas; a != young || b != old {
 			t.Errorf("%d canary and %d stable pods, want %d and %d", a, b, young, old)
 		}
 	}
@@ -256,8 +256,8 @@ func (w *world) checkCapacity(t *testing.T, replicas int32) {
 	}
 	for _, side := range []argov1.WeightDestination{w.route.Weights.Canary, w.route.Weights.Stable} {
 		for _, rs := range w.sets {
-			if rs.Hash == side.PodTemplateHash && side.Weight > 0 && min(rs.Available, rs.Spec)*pods.DefaultMaxWeight < side.Weight*replicas {
-				t.Errorf("%s has %d %% of the requests and %d of %d pods available", rs.Hash, side.Weight, min(rs.Available, rs.Spec), replicas)
+			if rs.Hash == side.PodTemplateHash && side.Weight > 0 && min(rs.Available, rs.SpecReplicas)*pods.DefaultMaxWeight < side.Weight*replicas {
+				t.Errorf("%s has %d %% of the requests and %d of %d pods available", rs.Hash, side.Weight, min(rs.Available, rs.SpecReplicas), replicas)
 			}
 		}
 	}
@@ -298,7 +298,7 @@ strategy:
 		t.Helper()
 		got := map[string]string{}
 		for name, metadata := range w.labels {
-			if metadata != nil && w.replicaSet(name) != nil && w.replicaSet(name).Spec > 0 {
+			if metadata != nil && w.replicaSet(name) != nil && w.replicaSet(name).SpecReplicas > 0 {
 				got[name] = metadata.Labels["role"]
 			}
 		}
@@ -358,8 +358,8 @@ strategy:
 	w.advanceTo(t, w.now.Add(62*time.Second))
 	w.verdict = argov1.AnalysisPhaseFailed
 	w.settle(t)
-	if !w.status.Abort || w.status.Phase != argov1.RolloutPhaseDegraded || w.replicaSet("cart-hash-v2").Spec != 0 || w.replicaSet("cart-hash-v1").Available != 5 {
-		t.Errorf("%s, aborted %t, %d new and %d stable pods", w.status.Phase, w.status.Abort, w.replicaSet("cart-hash-v2").Spec, w.replicaSet("cart-hash-v1").Available)
+	if !w.status.Abort || w.status.Phase != argov1.RolloutPhaseDegraded || w.replicaSet("cart-hash-v2").SpecReplicas != 0 || w.replicaSet("cart-hash-v1").Available != 5 {
+		t.Errorf("%s, aborted %t, %d new and %d stable pods", w.status.Phase, w.status.Abort, w.replicaSet("cart-hash-v2").SpecReplicas, w.replicaSet("cart-hash-v1").Available)
 	}
 	if want := "RolloutAborted: Rollout aborted update to revision 2: Background analysis phase error/failed: as judged"; w.status.Message != want {
 		t.Errorf("message %q, want %q with what the run says", w.status.Message, want)

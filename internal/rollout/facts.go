@@ -153,7 +153,7 @@ func clampStepIndex(steps []argov1.CanaryStep, index *int32) *int32 {
 func (rs ReplicaSet) exists() bool { return rs.Name != "" }
 
 func (rs ReplicaSet) podNumbers() pods.ReplicaSetPods {
-	return pods.ReplicaSetPods{Spec: rs.Spec, Available: rs.Available}
+	return pods.ReplicaSetPods{SpecReplicas: rs.SpecReplicas, Available: rs.Available}
 }
 
 // hasDistinctStable reports whether a stable revision exists that is not the new one.
@@ -236,7 +236,7 @@ func hasPauseReason(status argov1.RolloutStatus, reason argov1.PauseReason) bool
 // then.
 func (f facts) replicasChanged() bool {
 	outdated := func(rs ReplicaSet) bool {
-		return rs.Spec > 0 && rs.RolloutReplicas != nil && *rs.RolloutReplicas != f.replicas()
+		return rs.SpecReplicas > 0 && rs.RolloutReplicas != nil && *rs.RolloutReplicas != f.replicas()
 	}
 	return f.freezeReason() == "" && (outdated(f.new) || outdated(f.stable))
 }

@@ -90,7 +90,7 @@ func servingPodsAvailable(f facts, s argov1.RolloutStatus) release.Gate {
 	}
 	var others int32
 	for _, other := range f.others {
-		others += other.Spec
+		others += other.SpecReplicas
 	}
 	if others > 0 && !f.usesRouter() && f.Spec.Strategy.BlueGreen == nil {
 		return release.NewWaitingGate("pods", release.ByCluster, release.CountPods(int(others))+" of other revisions must end first")

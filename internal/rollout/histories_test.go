@@ -75,8 +75,8 @@ func TestReleasesConverge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(drawSpec(t))
 		w.become = func(rs ReplicaSet) (replicas, available int32) {
-			replicas = rapid.Int32Range(min(rs.Replicas, rs.Spec), max(rs.Replicas, rs.Spec)).Draw(t, "there")
-			most := min(replicas, rs.Spec)
+			replicas = rapid.Int32Range(min(rs.Replicas, rs.SpecReplicas), max(rs.Replicas, rs.SpecReplicas)).Draw(t, "there")
+			most := min(replicas, rs.SpecReplicas)
 			return replicas, rapid.Int32Range(min(rs.Available, most), most).Draw(t, "available")
 		}
 		w.lives = func(effects int) (int, bool) {
@@ -214,10 +214,10 @@ func (w *world) checkScaling(t *rapid.T, e ReplicaSetScaled, before []ReplicaSet
 	l := pods.NewRollingLimits(valueOr(w.spec.Replicas, 1), c.MaxSurge, c.MaxUnavailable)
 	was, is, had, has := int32(0), int32(0), int32(0), int32(0)
 	for _, rs := range before {
-		was, had = was+rs.Spec, had+min(rs.Available, rs.Spec)
+		was, had = was+rs.SpecReplicas, had+min(rs.Available, rs.SpecReplicas)
 	}
 	for _, rs := range w.sets {
-		is, has = is+rs.Spec, has+min(rs.Available, rs.Spec)
+		is, has = is+rs.SpecReplicas, has+min(rs.Available, rs.SpecReplicas)
 	}
 	if is > was && is > l.MaxPods() {
 		t.Fatalf("%s: %d pods are asked for, at most %d may be:\n%s", e, is, l.MaxPods(), w.events.String())
@@ -264,10 +264,10 @@ func (w *world) finish(t *rapid.T) {
 func (w *world) checkDesiredState(t *rapid.T) {
 	for _, rs := range w.sets {
 		switch hash := "hash-" + w.template; {
-		case rs.Hash == hash && (rs.Spec != valueOr(w.spec.Replicas, 1) || rs.Available != rs.Spec):
-			t.Fatalf("at rest with %d/%d pods of %s", rs.Available, rs.Spec, rs.Hash)
-		case rs.Hash != hash && rs.Spec != 0:
-			t.Fatalf("at rest with %d pods of %s, gates %v\n%s", rs.Spec, rs.Hash, w.last.Gates, w.events.String())
+		case rs.Hash == hash && (rs.SpecReplicas != valueOr(w.spec.Replicas, 1) || rs.Available != rs.SpecReplicas):
+			t.Fatalf("at rest with %d/%d pods of %s", rs.Available, rs.SpecReplicas, rs.Hash)
+		case rs.Hash != hash && rs.SpecReplicas != 0:
+			t.Fatalf("at rest with %d pods of %s, gates %v\n%s", rs.SpecReplicas, rs.Hash, w.last.Gates, w.events.String())
 		}
 	}
 	for name, service := range w.services {

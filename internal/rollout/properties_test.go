@@ -136,7 +136,7 @@ func drawSnapshot(t *rapid.T) Snapshot {
 		}
 		pods := rapid.Int32Range(0, 3).Draw(t, "pods")
 		rs := ReplicaSet{
-			Name: "cart-" + hash, Hash: hash, Revision: int64(i), Created: noon.Add(-time.Duration(i) * time.Hour), Spec: pods, Replicas: pods, Ready: pods,
+			Name: "cart-" + hash, Hash: hash, Revision: int64(i), Created: noon.Add(-time.Duration(i) * time.Hour), SpecReplicas: pods, Replicas: pods, Ready: pods,
 			Available: rapid.Int32Range(0, pods).Draw(t, "available"), RolloutReplicas: drawOptional(t, "desired", int32(0), 1, 3),
 			Deleting: drawBool(t, "deleting"), StatusCurrent: drawBool(t, "settled"),
 		}
@@ -202,8 +202,8 @@ func TestChangeOfStrategyAfterAbort(t *testing.T) {
 			Canary: argov1.WeightDestination{Weight: 50, PodTemplateHash: "b"}, Stable: argov1.WeightDestination{Weight: 50, PodTemplateHash: "a"},
 		}}},
 		ReplicaSets: []ReplicaSet{
-			{Name: "cart-a", Hash: "a", Revision: 1, Spec: 2, Replicas: 2, Available: 1, RolloutReplicas: new(int32(2))},
-			{Name: "cart-b", Hash: "b", Revision: 2, Spec: 2, Replicas: 2, Available: 2, RolloutReplicas: new(int32(2))},
+			{Name: "cart-a", Hash: "a", Revision: 1, SpecReplicas: 2, Replicas: 2, Available: 1, RolloutReplicas: new(int32(2))},
+			{Name: "cart-b", Hash: "b", Revision: 2, SpecReplicas: 2, Replicas: 2, Available: 2, RolloutReplicas: new(int32(2))},
 		},
 	}
 	if d := Next(s); d.Status.Canary.Weights != nil {

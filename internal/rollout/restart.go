@@ -107,7 +107,7 @@ func countSparePods(f facts) (spare int32, outdated bool) {
 	var desired int32
 	for _, rs := range f.ReplicaSets {
 		spare += min(rs.Available, ready[rs.Name])
-		desired += rs.Spec
+		desired += rs.SpecReplicas
 		outdated = outdated || ready[rs.Name] < rs.Available
 	}
 	return spare - (max(f.replicas(), desired) - max(f.rollingLimits().MaxUnavailable, 1)), outdated

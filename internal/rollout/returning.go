@@ -23,7 +23,7 @@ func findReturningRevision(f facts) (ReplicaSet, bool) {
 		return ReplicaSet{}, false
 	}
 	if !f.usesRouter() {
-		return f.new, f.Status.Abort && f.hasDistinctStable() && f.new.Spec > 0
+		return f.new, f.Status.Abort && f.hasDistinctStable() && f.new.SpecReplicas > 0
 	}
 	if recordedCanaryWeight(f.Status) == 0 {
 		return ReplicaSet{}, false
@@ -108,11 +108,11 @@ func nextRevisionWeight(f facts, t trafficPlan) int32 {
 func podsRetainedAfterAbort(f facts, t trafficPlan) int32 {
 	rs := f.new
 	if !f.Status.Abort || f.stable.Available >= f.replicas() {
-		return rs.Spec
+		return rs.SpecReplicas
 	}
-	count := min(rs.Spec, rs.Available)
+	count := min(rs.SpecReplicas, rs.Available)
 	if mayServeAfterAbort(f, t) {
-		count = max(count, min(rs.Spec, 1))
+		count = max(count, min(rs.SpecReplicas, 1))
 	}
 	c, serin := f.Spec.Strategy.Canary, f.Status.Serin
 	if c == nil {

@@ -45,7 +45,7 @@ func scaleForCanaryStrategy(f facts, t trafficPlan) outcome {
 func nextReplicaCounts(f facts, t trafficPlan) pods.ReplicaCounts {
 	_, next := replicaCounts(f, t.weights)
 	if trafficOutOfSync(f, t) {
-		next = pods.ReplicaCounts{Canary: max(next.Canary, f.new.Spec), Stable: max(next.Stable, f.stable.Spec)}
+		next = pods.ReplicaCounts{Canary: max(next.Canary, f.new.SpecReplicas), Stable: max(next.Stable, f.stable.SpecReplicas)}
 	}
 	next.Stable = retainUntilServiceMoves(f, t, next.Stable)
 	return next
@@ -63,7 +63,7 @@ func replicaCounts(f facts, routed *argov1.TrafficWeights) (desired, next pods.R
 		current.Stable = f.stable.podNumbers()
 	}
 	for _, rs := range f.others {
-		current.Others += rs.Spec
+		current.Others += rs.SpecReplicas
 	}
 	desired = l.CountsForWeight(f.stepProgress().WeightForPods(f.maxWeight()), f.maxWeight(), current.HasDistinctStable)
 	if _, returns := findReturningRevision(f); !returns {
@@ -129,7 +129,7 @@ func retainUntilServiceMoves(f facts, t trafficPlan, desired int32) int32 {
 	service := f.Spec.Strategy.Canary.StableService
 	selected := service != "" && f.selectedHash(service) == f.stable.Hash
 	if desired == 0 && selected && canaryPromotionReason(f, t, f.Status) != "" {
-		return f.stable.Spec
+		return f.stable.SpecReplicas
 	}
 	return desired
 }
@@ -138,14 +138,14 @@ func retainUntilServiceMoves(f facts, t trafficPlan, desired int32) int32 {
 // the next calculation has to wait for the result.
 func scaleReplicaSet(f facts, rs ReplicaSet, desired int32) (o outcome, changes bool) {
 	desired = max(desired, 0)
-	if rs.Spec == desired && rs.RolloutReplicas != nil && *rs.RolloutReplicas == f.replicas() {
+	if rs.SpecReplicas == desired && rs.RolloutReplicas != nil && *rs.RolloutReplicas == f.replicas() {
 		return outcome{}, false
 	}
-	effect := ReplicaSetScaled{Name: rs.Name, Revision: rs.Revision, From: rs.Spec, Pods: desired, RolloutReplicas: f.replicas()}
-	if desired > rs.Spec {
+	effect := ReplicaSetScaled{Name: rs.Name, Revision: rs.Revision, From: rs.SpecReplicas, Pods: desired, RolloutReplicas: f.replicas()}
+	if desired > rs.SpecReplicas {
 		return outcome{scaleUpEffects: []release.Effect{effect}}, true
 	}
-	return outcome{removalEffects: []release.Effect{effect}}, desired < rs.Spec
+	return outcome{removalEffects: []release.Effect{effect}}, desired < rs.SpecReplicas
 }
 
 // clearScaleDownDeadlines removes the scale-down deadlines of revisions that are in use again.
@@ -203,13 +203,13 @@ func applyAbortScaleDownDelay(f facts, t trafficPlan) (o outcome, applies bool) 
 		return outcome{}, false
 	}
 	rs := f.new
-	if rs.HasScaleDownDeadline() && !f.Now.Before(rs.ScaleDownDeadline) && rs.Spec > 0 && length > 0 && !mayServeAfterAbort(f, t) {
-		removed := ReplicaSetScaled{Name: rs.Name, Revision: rs.Revision, From: rs.Spec, RolloutReplicas: f.replicas(), KeepDeadline: true}
+	if rs.HasScaleDownDeadline() && !f.Now.Before(rs.ScaleDownDeadline) && rs.SpecReplicas > 0 && length > 0 && !mayServeAfterAbort(f, t) {
+		removed := ReplicaSetScaled{Name: rs.Name, Revision: rs.Revision, From: rs.SpecReplicas, RolloutReplicas: f.replicas(), KeepDeadline: true}
 		return outcome{removalEffects: []release.Effect{removed}}, true
 	}
 	o, _ = scaleReplicaSet(f, rs, podsRetainedAfterAbort(f, t))
 	switch {
-	case rs.Spec == 0, length <= 0, mayServeAfterAbort(f, t):
+	case rs.SpecReplicas == 0, length <= 0, mayServeAfterAbort(f, t):
 		return o, true
 	case rs.HasScaleDownDeadline() && !rs.ScaleDownDeadline.After(f.Now.Add(length)): // a later deadline means that a clock was set back
 		return joinOutcomes(o, scaleDownDelayGate(rs, rs.ScaleDownDeadline)), true
@@ -222,7 +222,7 @@ func applyAbortScaleDownDelay(f facts, t trafficPlan) (o outcome, applies bool) 
 
 // scaleDownDelayGate returns the gate that explains why unused pods still exist.
 func scaleDownDelayGate(rs ReplicaSet, until time.Time) outcome {
-	return gateOutcome(release.NewTimedGate("scale-down-delay", until, fmt.Sprintf("%s of %s retained until %s", release.CountPods(int(rs.Spec)), rs.Name, until.UTC().Format(time.TimeOnly))))
+	return gateOutcome(release.NewTimedGate("scale-down-delay", until, fmt.Sprintf("%s of %s retained until %s", release.CountPods(int(rs.SpecReplicas)), rs.Name, until.UTC().Format(time.TimeOnly))))
 }
 
 // scaleDownOldCanaryPods removes the pods of revisions without a role.
@@ -250,7 +250,7 @@ func applyScaleDownDecisions(f facts, decisions []pods.ScaleDownDecision) outcom
 		if !d.ScaleDownDeadline.IsZero() {
 			o.removalEffects = append(o.removalEffects, ScaleDownDeadlineSet{Name: rs.Name, Until: d.ScaleDownDeadline})
 		}
-		if d.Pods != rs.Spec {
+		if d.Pods != rs.SpecReplicas {
 			scaled, _ := scaleReplicaSet(f, rs, d.Pods)
 			o = joinOutcomes(o, scaled)
 		}

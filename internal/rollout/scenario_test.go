@@ -230,7 +230,7 @@ func (w *world) setWorkload(t *testing.T, d *datadriven.TestData) {
 			if _, err := fmt.Sscan(arg.Vals[0], &pods); err != nil {
 				d.Fatalf(t, "%v", err)
 			}
-			w.workload.Spec = pods
+			w.workload.SpecReplicas = pods
 		}
 	}
 }

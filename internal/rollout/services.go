@@ -91,7 +91,7 @@ func planServiceSelection(f facts, name string, rs ReplicaSet, guarded bool) out
 // podsNeededForSelection returns the number of available pods of a revision that a Service requires before it selects
 // them.
 func podsNeededForSelection(f facts, rs ReplicaSet, managed bool) int32 {
-	needed := max(rs.Spec, 1)
+	needed := max(rs.SpecReplicas, 1)
 	if managed {
 		needed = 1
 	}

@@ -63,8 +63,8 @@ type ReplicaSet struct {
 	Name, Hash string
 	Created    time.Time
 	Revision   int64
-	// Spec is the desired number of pods; Replicas, Ready and Available are the numbers of existing ones.
-	Spec, Replicas, Ready, Available int32
+	// SpecReplicas is the desired number of pods; Replicas, Ready and Available are the numbers of existing ones.
+	SpecReplicas, Replicas, Ready, Available int32
 	// RolloutReplicas is spec.replicas of the Rollout when the ReplicaSet was last scaled; nil: unknown.
 	RolloutReplicas *int32
 	// Failure is the reason why pods cannot be created; empty: none.
@@ -158,9 +158,9 @@ type Router struct {
 type WorkloadScale struct {
 	// Generation of the workload, as text.
 	Generation string
-	// Scalable is true for a Deployment: no other workload is scaled down. Spec is the desired number of pods.
-	Scalable    bool
-	Spec, Ready int32
+	// Scalable is true for a Deployment: no other workload is scaled down. SpecReplicas is the desired number of pods.
+	Scalable            bool
+	SpecReplicas, Ready int32
 }
 
 // Decision is the result of Next: the status, effects, gates and events.

@@ -124,7 +124,7 @@ func startRelease(f facts, s argov1.RolloutStatus) transition {
 	case isPromoted(s):
 		t = t.withEvent(release.Normal, "SkipSteps", "Rollback to stable ReplicaSets")
 		t.status = withAllSteps(f, t.status)
-	case f.inRollbackWindow && f.new.Spec > 0:
+	case f.inRollbackWindow && f.new.SpecReplicas > 0:
 		t = t.withEvent(release.Normal, "SkipSteps", "Rollback to active ReplicaSets within RollbackWindow")
 		t.status = withAllSteps(f, t.status)
 	}

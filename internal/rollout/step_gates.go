@@ -53,12 +53,12 @@ type StepPods struct {
 	New        pods.ReplicaSetPods
 	DesiredNew int32
 	// StableCountFixed is true if a stable revision exists whose number of pods does not depend on the traffic.
-	StableCountFixed bool
-	StableSpec       int32
-	StableReplicas   int32 // created, available or not
-	DesiredStable    int32
-	WithoutRouter    bool
-	OthersAvailable  int32
+	StableCountFixed   bool
+	StableSpecReplicas int32
+	StableReplicas     int32 // created, available or not
+	DesiredStable      int32
+	WithoutRouter      bool
+	OthersAvailable    int32
 }
 
 // missingPods describes the pods that the step still requires; empty: none.
@@ -66,7 +66,7 @@ func (p StepPods) missingPods() string {
 	switch {
 	case !pods.IsReached(p.Threshold, p.New, p.DesiredNew):
 		return fmt.Sprintf("%d of %d new pods available", p.New.Available, p.DesiredNew)
-	case p.StableCountFixed && (p.StableSpec != p.DesiredStable || p.StableReplicas != p.DesiredStable):
+	case p.StableCountFixed && (p.StableSpecReplicas != p.DesiredStable || p.StableReplicas != p.DesiredStable):
 		return fmt.Sprintf("%d stable pods, %d desired", p.StableReplicas, p.DesiredStable)
 	case p.WithoutRouter && p.OthersAvailable > 0:
 		return release.CountPods(int(p.OthersAvailable)) + " of other revisions must end first"

@@ -61,7 +61,7 @@ func TestGatesOfEachKindOfStep(t *testing.T) {
 			{Index: 0, Name: "a", Operation: argov1.StepPluginRun, Phase: phase, Message: "says", Disabled: disabled, Backoff: backoff, UpdatedAt: &metav1.Time{Time: noon}},
 		}}}
 	}
-	all := StepPods{New: pods.ReplicaSetPods{Spec: 2, Available: 2}, DesiredNew: 2}
+	all := StepPods{New: pods.ReplicaSetPods{SpecReplicas: 2, Available: 2}, DesiredNew: 2}
 	several := argov1.CanaryStep{SetCanaryScale: scaleTo(2).SetCanaryScale, Pause: pauseFor("10").Pause, SetHeaderRoute: &argov1.SetHeaderRoute{}}
 	asked := argov1.RolloutStatus{ControllerPause: true, PauseConditions: []argov1.PauseCondition{{Reason: argov1.PauseReasonInconclusiveAnalysis}}}
 	for _, test := range []struct {
@@ -71,15 +71,15 @@ func TestGatesOfEachKindOfStep(t *testing.T) {
 		detail string
 	}{
 		{"weight reached", StepState{Step: setWeight(10), Pods: all}, "pass", ""},
-		{"weight, pods missing", StepState{Step: setWeight(10), Pods: StepPods{New: pods.ReplicaSetPods{Spec: 2, Available: 1}, DesiredNew: 2}}, "wait pods cluster: 1 of 2 new pods available", ""},
-		{"weight, enough pods", StepState{Step: setWeight(10), Pods: StepPods{Threshold: &argov1.ReplicaProgressThreshold{Type: argov1.ProgressPods, Value: 1}, New: pods.ReplicaSetPods{Spec: 2, Available: 1}, DesiredNew: 2}}, "pass", ""},
-		{"weight, stable pods missing", StepState{Step: setWeight(10), Pods: StepPods{StableCountFixed: true, StableSpec: 3, StableReplicas: 2, DesiredStable: 3}}, "wait pods cluster: 2 stable pods, 3 desired", ""},
-		{"weight, stable pods follow the traffic", StepState{Step: setWeight(10), Pods: StepPods{StableSpec: 3, StableReplicas: 2, DesiredStable: 3}}, "pass", ""},
+		{"weight, pods missing", StepState{Step: setWeight(10), Pods: StepPods{New: pods.ReplicaSetPods{SpecReplicas: 2, Available: 1}, DesiredNew: 2}}, "wait pods cluster: 1 of 2 new pods available", ""},
+		{"weight, enough pods", StepState{Step: setWeight(10), Pods: StepPods{Threshold: &argov1.ReplicaProgressThreshold{Type: argov1.ProgressPods, Value: 1}, New: pods.ReplicaSetPods{SpecReplicas: 2, Available: 1}, DesiredNew: 2}}, "pass", ""},
+		{"weight, stable pods missing", StepState{Step: setWeight(10), Pods: StepPods{StableCountFixed: true, StableSpecReplicas: 3, StableReplicas: 2, DesiredStable: 3}}, "wait pods cluster: 2 stable pods, 3 desired", ""},
+		{"weight, stable pods follow the traffic", StepState{Step: setWeight(10), Pods: StepPods{StableSpecReplicas: 3, StableReplicas: 2, DesiredStable: 3}}, "pass", ""},
 		{"weight, others", StepState{Step: setWeight(10), Pods: StepPods{WithoutRouter: true, OthersAvailable: 2}}, "wait pods cluster: 2 pods of other revisions must end first", ""},
 		{"weight, others behind a router", StepState{Step: setWeight(10), Pods: StepPods{OthersAvailable: 2}}, "pass", ""},
 		{"weight not verified", StepState{Step: setWeight(10), Pods: all, Status: argov1.RolloutStatus{Canary: argov1.CanaryStatus{Weights: &argov1.TrafficWeights{Verified: new(false)}}}}, "wait route-confirmed cluster: the router has not applied the weight yet", ""},
 		{"weight verified", StepState{Step: setWeight(10), Pods: all, Status: argov1.RolloutStatus{Canary: argov1.CanaryStatus{Weights: &argov1.TrafficWeights{Verified: new(true)}}}}, "pass", ""},
-		{"scale", StepState{Step: scaleTo(2), Pods: StepPods{New: pods.ReplicaSetPods{Spec: 2, Available: 1}, DesiredNew: 2}}, "wait pods cluster: 1 of 2 new pods available", ""},
+		{"scale", StepState{Step: scaleTo(2), Pods: StepPods{New: pods.ReplicaSetPods{SpecReplicas: 2, Available: 1}, DesiredNew: 2}}, "wait pods cluster: 1 of 2 new pods available", ""},
 		{"pause to begin", StepState{Step: pauseFor("10")}, "wait pause cluster: starts with the next status update", ""},
 		{"pause", StepState{Step: pauseFor("10"), Status: pausedSinceStatus(noon)}, "wait pause time: until 12:00:10", ""},
 		{"pause at its end", StepState{Step: pauseFor("10"), Status: pausedSinceStatus(noon.Add(-10 * time.Second))}, "wait pause time: until 12:00:00", ""},
@@ -141,7 +141,7 @@ func TestNoStepIsADeadEnd(t *testing.T) {
 		v := StepState{
 			Now: noon, Step: rapid.SampledFrom(steps).Draw(t, "step"), ManagedRouteSet: rapid.Bool().Draw(t, "routed"),
 			Pods: StepPods{
-				New: pods.ReplicaSetPods{Spec: rapid.Int32Range(0, 3).Draw(t, "spec"), Available: rapid.Int32Range(0, 3).Draw(t, "available")}, DesiredNew: rapid.Int32Range(0, 3).Draw(t, "want"),
+				New: pods.ReplicaSetPods{SpecReplicas: rapid.Int32Range(0, 3).Draw(t, "spec"), Available: rapid.Int32Range(0, 3).Draw(t, "available")}, DesiredNew: rapid.Int32Range(0, 3).Draw(t, "want"),
 				WithoutRouter: rapid.Bool().Draw(t, "basic"), OthersAvailable: rapid.Int32Range(0, 1).Draw(t, "others"),
 			},
 		}

@@ -340,7 +340,7 @@ func routesForSplit(f facts, t trafficSplit) (headers []argov1.SetHeaderRoute, m
 func isCanaryDrained(f facts) bool {
 	recordedWeights := f.Status.Canary.Weights
 	return recordedWeights != nil && recordedWeights.Canary.Weight == 0 && !slices.ContainsFunc(f.ReplicaSets, func(rs ReplicaSet) bool {
-		return rs.Hash != f.Status.StableRS && (rs.Spec > 0 || rs.Replicas > 0)
+		return rs.Hash != f.Status.StableRS && (rs.SpecReplicas > 0 || rs.Replicas > 0)
 	})
 }
 

@@ -41,7 +41,7 @@ const (
 func stepsOfAbort(f facts) []upcomingAction {
 	weights := f.Status.Canary.Weights
 	returned := weights == nil || weights.Canary.Weight == 0
-	if returned && f.stable.Available >= f.replicas() && (f.usesRouter() || f.Spec.Strategy.BlueGreen != nil || f.new.Spec == 0) {
+	if returned && f.stable.Available >= f.replicas() && (f.usesRouter() || f.Spec.Strategy.BlueGreen != nil || f.new.SpecReplicas == 0) {
 		return nil
 	}
 	return []upcomingAction{{text: textReturn}}

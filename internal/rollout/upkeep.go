@@ -41,7 +41,7 @@ func deleteOldReplicaSets(f facts) (o outcome, deleted []string) {
 	slices.SortStableFunc(old, func(a, b ReplicaSet) int { return a.Created.Compare(b.Created) })
 	surplus := len(old) - int(max(valueOr(f.Spec.RevisionHistoryLimit, defaultRevisionHistoryLimit), 0))
 	for _, rs := range old[:max(surplus, 0)] {
-		if rs.Spec == 0 && rs.Replicas == 0 && rs.StatusCurrent && !isReferenced(f, rs.Hash) {
+		if rs.SpecReplicas == 0 && rs.Replicas == 0 && rs.StatusCurrent && !isReferenced(f, rs.Hash) {
 			o.removalEffects = append(o.removalEffects, ReplicaSetDeleted{Name: rs.Name})
 			deleted = append(deleted, rs.Name)
 		}
@@ -115,10 +115,10 @@ func avoidedHash(f facts) string {
 // restoreWorkloads.
 func scaleWorkload(f facts) outcome {
 	ref, w := f.Spec.WorkloadRef, f.Workload
-	if ref == nil || w == nil || !w.Scalable || w.Spec == 0 {
+	if ref == nil || w == nil || !w.Scalable || w.SpecReplicas == 0 {
 		return outcome{}
 	}
-	desired, serving := w.Spec, f.new
+	desired, serving := w.SpecReplicas, f.new
 	if f.stable.exists() {
 		serving = f.stable
 	}
@@ -130,7 +130,7 @@ func scaleWorkload(f facts) outcome {
 	case ref.ScaleDown == argov1.ScaleDownProgressively && serving.Ready > 0:
 		desired = max(0, f.replicas()-serving.Ready)
 	}
-	if desired >= w.Spec {
+	if desired >= w.SpecReplicas {
 		return outcome{}
 	}
 	return outcome{removalEffects: []release.Effect{WorkloadScaled{Pods: desired}}}

@@ -344,11 +344,11 @@ func (w *world) runControllers() {
 			}
 		}
 		w.replacePods(rs)
-		replicas, available := rs.Spec, rs.Spec
+		replicas, available := rs.SpecReplicas, rs.SpecReplicas
 		if w.become != nil {
 			replicas, available = w.become(*rs)
 		}
-		rs.Replicas, rs.StatusCurrent = replicas, replicas == rs.Spec
+		rs.Replicas, rs.StatusCurrent = replicas, replicas == rs.SpecReplicas
 		rs.Available = available
 		if limit, limited := w.ready[rs.Hash]; limited {
 			rs.Available = min(available, limit)
@@ -405,9 +405,9 @@ func (w *world) replacePods(rs *ReplicaSet) {
 		if pod.ReplicaSet == rs.Name {
 			own++
 		}
-		return pod.ReplicaSet == rs.Name && own > rs.Spec
+		return pod.ReplicaSet == rs.Name && own > rs.SpecReplicas
 	})
-	for ; own < rs.Spec; own++ {
+	for ; own < rs.SpecReplicas; own++ {
 		made := w.tick()
 		w.pods = append(w.pods, Pod{Name: fmt.Sprintf("%s-%d", rs.Name, w.count), ReplicaSet: rs.Name, Created: made})
 	}
@@ -490,7 +490,7 @@ func (w *world) apply(t testingT, effect release.Effect) bool {
 		return w.applyAnalysisEffect(effect)
 	case WorkloadRestored:
 	case WorkloadScaled:
-		return assign(&w.workload.Spec, e.Pods)
+		return assign(&w.workload.SpecReplicas, e.Pods)
 	default:
 		t.Fatalf("unknown effect %T", effect)
 	}
@@ -505,15 +505,15 @@ func assign[T comparable](into *T, is T) bool {
 
 func (w *world) scaleReplicaSet(t testingT, e ReplicaSetScaled) bool {
 	rs := w.replicaSet(e.Name)
-	if rs.Spec != e.From {
-		t.Fatalf("%s is scaled from %d, and has %d", e.Name, e.From, rs.Spec)
+	if rs.SpecReplicas != e.From {
+		t.Fatalf("%s is scaled from %d, and has %d", e.Name, e.From, rs.SpecReplicas)
 	}
 	noted := rs.RolloutReplicas == nil || *rs.RolloutReplicas != e.RolloutReplicas
 	rs.RolloutReplicas = new(e.RolloutReplicas)
 	if e.Pods == 0 && !e.KeepDeadline {
 		rs.ScaleDownDeadline = time.Time{}
 	}
-	changed := assign(&rs.Spec, e.Pods)
+	changed := assign(&rs.SpecReplicas, e.Pods)
 	return changed || noted
 }
 
@@ -567,8 +567,8 @@ func (w *world) printState() {
 	}
 	b.WriteString("\n  pods")
 	for _, rs := range w.sets {
-		if rs.Spec > 0 {
-			fmt.Fprintf(&b, " %s %d/%d", rs.Hash, rs.Available, rs.Spec)
+		if rs.SpecReplicas > 0 {
+			fmt.Fprintf(&b, " %s %d/%d", rs.Hash, rs.Available, rs.SpecReplicas)
 			if rs.HasScaleDownDeadline() {
 				fmt.Fprintf(&b, " until %s", rs.ScaleDownDeadline.Format(time.TimeOnly))
 			}

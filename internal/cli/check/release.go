@@ -298,8 +298,8 @@ func (r Rollout) stable() Result {
 	switch {
 	case i < 0:
 		return failed("stable", "the ReplicaSet of the stable revision "+s.Status.StableRS+" does not exist", why)
-	case s.ReplicaSets[i].Spec > 0 && s.ReplicaSets[i].Available == 0:
-		return failed("stable", fmt.Sprintf("the stable revision has no available pods of %d", s.ReplicaSets[i].Spec), why)
+	case s.ReplicaSets[i].SpecReplicas > 0 && s.ReplicaSets[i].Available == 0:
+		return failed("stable", fmt.Sprintf("the stable revision has no available pods of %d", s.ReplicaSets[i].SpecReplicas), why)
 	default:
 		return passed("stable", fmt.Sprintf("the stable revision has %s", countOf(int(s.ReplicaSets[i].Available), "available pod")))
 	}

@@ -45,7 +45,7 @@ func observeRolloutPods(ctx context.Context, reader *cachedReader, out *explain.
 		case out.Snapshot.Hash:
 			revision = "new"
 		}
-		if revision == "" || rs.Deleting || rs.Spec <= rs.Available {
+		if revision == "" || rs.Deleting || rs.SpecReplicas <= rs.Available {
 			continue
 		}
 		selector, err := podsOfReplicaSet(out.Snapshot.Spec, rs)

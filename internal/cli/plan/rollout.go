@@ -191,7 +191,7 @@ func (r *rolloutRun) record(before, after rollout.Snapshot, changed bool) {
 	}
 	for _, rs := range after.ReplicaSets {
 		i := slices.IndexFunc(before.ReplicaSets, func(old rollout.ReplicaSet) bool { return old.Name == rs.Name })
-		if i >= 0 && rs.Spec > before.ReplicaSets[i].Spec {
+		if i >= 0 && rs.SpecReplicas > before.ReplicaSets[i].SpecReplicas {
 			r.podStarts++
 		}
 	}
@@ -217,9 +217,9 @@ func (r *rolloutRun) state(action string, s rollout.Snapshot) Step {
 	step.Mirrored = r.cluster.mirrors
 	for _, rs := range s.ReplicaSets {
 		if rs.Hash == s.Hash {
-			step.CanaryPods = rs.Spec
+			step.CanaryPods = rs.SpecReplicas
 		} else {
-			step.StablePods += rs.Spec
+			step.StablePods += rs.SpecReplicas
 		}
 	}
 	return step
@@ -281,7 +281,7 @@ func previousPods(s rollout.Snapshot) int32 {
 	count := int32(0)
 	for _, rs := range s.ReplicaSets {
 		if rs.Hash != s.Hash {
-			count += rs.Spec
+			count += rs.SpecReplicas
 		}
 	}
 	return count

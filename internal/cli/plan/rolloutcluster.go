@@ -75,7 +75,7 @@ func (w *rolloutCluster) tick() time.Time {
 func (w *rolloutCluster) snapshot() rollout.Snapshot {
 	for i := range w.sets {
 		rs := &w.sets[i]
-		rs.Replicas, rs.Ready, rs.Available, rs.StatusCurrent = rs.Spec, rs.Spec, rs.Spec, true
+		rs.Replicas, rs.Ready, rs.Available, rs.StatusCurrent = rs.SpecReplicas, rs.SpecReplicas, rs.SpecReplicas, true
 	}
 	s := rollout.Snapshot{
 		Now: w.now, Namespace: w.namespace, Name: w.name, UID: "plan", Generation: w.generation, RevisionAnnotation: w.revision,
@@ -111,7 +111,7 @@ func (w *rolloutCluster) observedServices() map[string]rollout.Service {
 		service.Endpoints = map[string]release.Endpoints{}
 		for _, rs := range w.sets {
 			if of := service.Selector[argov1.PodTemplateHashLabel]; of == "" || of == rs.Hash {
-				service.Endpoints[rs.Hash] = release.Endpoints{Ready: rs.Spec}
+				service.Endpoints[rs.Hash] = release.Endpoints{Ready: rs.SpecReplicas}
 			}
 		}
 		out[name] = service
@@ -295,7 +295,7 @@ func (w *rolloutCluster) applyToReplicaSets(effect release.Effect) bool {
 		if e.Pods == 0 && !e.KeepDeadline {
 			rs.ScaleDownDeadline = time.Time{}
 		}
-		return assign(&rs.Spec, e.Pods) || noted
+		return assign(&rs.SpecReplicas, e.Pods) || noted
 	case rollout.ScaleDownDeadlineSet:
 		return assign(&set(e.Name).ScaleDownDeadline, e.Until.Truncate(time.Second))
 	case rollout.ReplicaSetDeleted:

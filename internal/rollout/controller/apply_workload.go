@@ -27,7 +27,7 @@ func (m managedObjects) scaleWorkload(ctx context.Context, s *observation, e rol
 		annotations = map[string]string{}
 	}
 	if annotations[argov1.ReplicasBeforeAnnotation] == "" {
-		annotations[argov1.ReplicasBeforeAnnotation] = strconv.Itoa(int(s.snapshot.Workload.Spec))
+		annotations[argov1.ReplicasBeforeAnnotation] = strconv.Itoa(int(s.snapshot.Workload.SpecReplicas))
 	}
 	annotations[argov1.ManagedByAnnotation] = s.object.Name
 	after.SetAnnotations(annotations)

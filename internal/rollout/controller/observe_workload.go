@@ -119,7 +119,7 @@ func (s *observation) useWorkload(object *unstructured.Unstructured, kind schema
 		Generation: strconv.FormatInt(object.GetGeneration(), 10), Scalable: kind == deploymentKind, Ready: form.Status.ReadyReplicas,
 	}
 	if form.Spec.Replicas != nil {
-		s.snapshot.Workload.Spec = *form.Spec.Replicas
+		s.snapshot.Workload.SpecReplicas = *form.Spec.Replicas
 	}
 	return nil
 }

@@ -182,10 +182,10 @@ func TestNextCountsStayWithinTheLimits(t *testing.T) {
 func (l RollingLimits) scaleOnce(p *CurrentPods, want ReplicaCounts) bool {
 	next := l.NextCounts(*p, want)
 	switch {
-	case next.Stable != p.Stable.Spec:
-		p.Stable.Spec = next.Stable
-	case next.Canary != p.New.Spec:
-		p.New.Spec = next.Canary
+	case next.Stable != p.Stable.SpecReplicas:
+		p.Stable.SpecReplicas = next.Stable
+	case next.Canary != p.New.SpecReplicas:
+		p.New.SpecReplicas = next.Canary
 	default:
 		return false
 	}
@@ -194,7 +194,7 @@ func (l RollingLimits) scaleOnce(p *CurrentPods, want ReplicaCounts) bool {
 
 // makeAvailable makes all desired pods available.
 func (p *CurrentPods) makeAvailable() {
-	p.New.Available, p.Stable.Available = p.New.Spec, p.Stable.Spec
+	p.New.Available, p.Stable.Available = p.New.SpecReplicas, p.Stable.SpecReplicas
 }
 
 // TestNextCountsOfWholeReleases contains examples of whole releases, in which every pod becomes available immediately. Each entry
@@ -221,13 +221,13 @@ func TestNextCountsOfWholeReleases(t *testing.T) {
 			l := NewRollingLimits(test.n, amount(test.surge), amount(test.unavailable))
 			want := strings.Fields(test.want)
 			p := CurrentPods{HasDistinctStable: true}
-			if _, err := fmt.Sscanf(want[0], "%d/%d", &p.New.Spec, &p.Stable.Spec); err != nil {
+			if _, err := fmt.Sscanf(want[0], "%d/%d", &p.New.SpecReplicas, &p.Stable.SpecReplicas); err != nil {
 				t.Fatal(err)
 			}
 			p.makeAvailable()
 			got := []string{want[0]}
 			for l.scaleOnce(&p, l.CountsForWeight(test.weight, 100, true)) {
-				got = append(got, fmt.Sprintf("%d/%d", p.New.Spec, p.Stable.Spec))
+				got = append(got, fmt.Sprintf("%d/%d", p.New.SpecReplicas, p.Stable.SpecReplicas))
 				p.makeAvailable()
 			}
 			head, tail, open := strings.Cut(test.want, "…")
@@ -253,22 +253,22 @@ func TestNextCountsOfRandomReleases(t *testing.T) {
 			case 0:
 				weight = rapid.Int32Range(0, 100).Draw(t, "weight")
 			case 1:
-				p.New.Available = rapid.Int32Range(0, p.New.Spec).Draw(t, "new available")
+				p.New.Available = rapid.Int32Range(0, p.New.SpecReplicas).Draw(t, "new available")
 			case 2:
-				p.Stable.Available = rapid.Int32Range(0, p.Stable.Spec).Draw(t, "stable available")
+				p.Stable.Available = rapid.Int32Range(0, p.Stable.SpecReplicas).Draw(t, "stable available")
 			default:
 				l.scaleOnceChecked(t, &p, weight)
 			}
 		}
 		seen := map[ReplicaCounts]bool{}
 		for p.makeAvailable(); l.scaleOnceChecked(t, &p, weight); p.makeAvailable() {
-			if at := (ReplicaCounts{p.New.Spec, p.Stable.Spec}); seen[at] {
+			if at := (ReplicaCounts{p.New.SpecReplicas, p.Stable.SpecReplicas}); seen[at] {
 				t.Fatalf("is at %+v for the second time", at)
 			} else {
 				seen[at] = true
 			}
 		}
-		if want, at := l.CountsForWeight(weight, 100, true), (ReplicaCounts{p.New.Spec, p.Stable.Spec}); at != want {
+		if want, at := l.CountsForWeight(weight, 100, true), (ReplicaCounts{p.New.SpecReplicas, p.Stable.SpecReplicas}); at != want {
 			t.Fatalf("rests at %+v of %+v, want %+v", at, l, want)
 		}
 	})
@@ -278,15 +278,15 @@ func TestNextCountsOfRandomReleases(t *testing.T) {
 func (l RollingLimits) scaleOnceChecked(t *rapid.T, p *CurrentPods, weight int32) bool {
 	before := *p
 	moved := l.scaleOnce(p, l.CountsForWeight(weight, 100, true))
-	if p.New.Spec < 0 || p.Stable.Spec < 0 {
+	if p.New.SpecReplicas < 0 || p.Stable.SpecReplicas < 0 {
 		t.Fatalf("from %+v to %+v: fewer pods than none", before, *p)
 	}
-	if grew := p.New.Spec > before.New.Spec || p.Stable.Spec > before.Stable.Spec; grew && p.New.Spec+p.Stable.Spec > l.MaxPods() {
-		t.Fatalf("from %+v to %+v: %d pods, and at most %d are allowed", before, *p, p.New.Spec+p.Stable.Spec, l.MaxPods())
+	if grew := p.New.SpecReplicas > before.New.SpecReplicas || p.Stable.SpecReplicas > before.Stable.SpecReplicas; grew && p.New.SpecReplicas+p.Stable.SpecReplicas > l.MaxPods() {
+		t.Fatalf("from %+v to %+v: %d pods, and at most %d are allowed", before, *p, p.New.SpecReplicas+p.Stable.SpecReplicas, l.MaxPods())
 	}
 	// A shrinking ReplicaSet first removes pods that are not available.
-	left := min(p.New.Available, p.New.Spec) + min(p.Stable.Available, p.Stable.Spec)
-	p.New.Available, p.Stable.Available = min(p.New.Available, p.New.Spec), min(p.Stable.Available, p.Stable.Spec)
+	left := min(p.New.Available, p.New.SpecReplicas) + min(p.Stable.Available, p.Stable.SpecReplicas)
+	p.New.Available, p.Stable.Available = min(p.New.Available, p.New.SpecReplicas), min(p.Stable.Available, p.Stable.SpecReplicas)
 	had := before.New.Available + before.Stable.Available
 	if left < had && left < l.MinAvailable() {
 		t.Fatalf("from %+v to %+v: %d pods stay available, and at least %d must", before, *p, left, l.MinAvailable())
@@ -305,7 +305,7 @@ func TestOthersAreRemovedFirst(t *testing.T) {
 		}
 		p := CurrentPods{New: side("new"), Stable: side("stable"), HasDistinctStable: true, Others: rapid.Int32Range(1, 10).Draw(t, "others")}
 		next := l.NextCounts(p, l.CountsForWeight(rapid.Int32Range(0, 100).Draw(t, "weight"), 100, true))
-		if next.Canary < p.New.Spec || next.Stable < p.Stable.Spec {
+		if next.Canary < p.New.SpecReplicas || next.Stable < p.Stable.SpecReplicas {
 			t.Fatalf("from %+v to %+v although others have pods", p, next)
 		}
 	})

@@ -1,7 +1,7 @@
 package pods
 
 // ReplicaSetPods contains the desired and the available pods of one ReplicaSet.
-type ReplicaSetPods struct{ Spec, Available int32 }
+type ReplicaSetPods struct{ SpecReplicas, Available int32 }
 
 // CurrentPods contains the existing pods of a Rollout without a router.
 type CurrentPods struct {
@@ -30,21 +30,21 @@ func (l RollingLimits) NextCounts(current CurrentPods, desired ReplicaCounts) Re
 	if current.Others > 0 {
 		return next
 	}
-	increasing := desired.Canary >= current.New.Spec
+	increasing := desired.Canary >= current.New.SpecReplicas
 	total := countExpendable(current.New, !increasing) + countExpendable(current.Stable, increasing)
 	budget := total - l.MinAvailable()
 	if budget <= 0 {
 		return next
 	}
 	if increasing {
-		if current.Stable.Spec > desired.Stable {
-			next.Stable = max(desired.Stable, current.Stable.Spec-budget)
+		if current.Stable.SpecReplicas > desired.Stable {
+			next.Stable = max(desired.Stable, current.Stable.SpecReplicas-budget)
 		}
 		next.Canary, next.Stable = l.fitToLimits(next.Canary, current.New.Available, next.Stable, current.Stable.Available)
 		return next
 	}
-	if current.New.Spec > desired.Canary {
-		next.Canary = max(desired.Canary, current.New.Spec-budget)
+	if current.New.SpecReplicas > desired.Canary {
+		next.Canary = max(desired.Canary, current.New.SpecReplicas-budget)
 	}
 	next.Stable, next.Canary = l.fitToLimits(next.Stable, current.Stable.Available, next.Canary, current.New.Available)
 	return next
@@ -52,14 +52,14 @@ func (l RollingLimits) NextCounts(current CurrentPods, desired ReplicaCounts) Re
 
 // useFreeCapacity uses the free capacity, for the stable revision first.
 func (l RollingLimits) useFreeCapacity(current CurrentPods, desired ReplicaCounts) ReplicaCounts {
-	next := ReplicaCounts{Canary: current.New.Spec, Stable: current.Stable.Spec}
-	free := l.MaxPods() - current.New.Spec - current.Stable.Spec - current.Others
+	next := ReplicaCounts{Canary: current.New.SpecReplicas, Stable: current.Stable.SpecReplicas}
+	free := l.MaxPods() - current.New.SpecReplicas - current.Stable.SpecReplicas - current.Others
 	if free <= 0 {
 		return next
 	}
 	if next.Stable < desired.Stable {
 		next.Stable = min(desired.Stable, next.Stable+free)
-		free -= next.Stable - current.Stable.Spec
+		free -= next.Stable - current.Stable.SpecReplicas
 	}
 	if next.Canary < desired.Canary {
 		next.Canary = min(desired.Canary, next.Canary+free)
@@ -70,8 +70,8 @@ func (l RollingLimits) useFreeCapacity(current CurrentPods, desired ReplicaCount
 // countExpendable returns the number of pods of a ReplicaSet that count against the budget. Unavailable pods of the
 // shrinking revision do not matter, so its desired pods count.
 func countExpendable(rs ReplicaSetPods, ignoreAvailable bool) int32 {
-	if rs.Spec < rs.Available || ignoreAvailable {
-		return rs.Spec
+	if rs.SpecReplicas < rs.Available || ignoreAvailable {
+		return rs.SpecReplicas
 	}
 	return rs.Available
 }

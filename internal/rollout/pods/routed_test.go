@@ -287,7 +287,7 @@ func TestScaleDownKeepsAvailability(t *testing.T) {
 		for _, disposition := range d.DecideCanary(old) {
 			for _, rs := range old {
 				if rs.Name == disposition.Name {
-					if disposition.Pods < 0 || disposition.Pods >= rs.Spec {
+					if disposition.Pods < 0 || disposition.Pods >= rs.SpecReplicas {
 						t.Fatalf("%+v becomes %+v", rs, disposition)
 					}
 					after -= max(0, rs.Available-disposition.Pods)

@@ -55,23 +55,23 @@ func (d ScaleDownInput) DecideCanary(old []OldReplicaSet) []ScaleDownDecision {
 	old = sortNewestFirst(old)
 	budget := d.NewAvailable + d.StableAvailable - d.Limits.MinAvailable()
 	for _, rs := range old {
-		budget += min(rs.Available, rs.Spec)
+		budget += min(rs.Available, rs.SpecReplicas)
 	}
 	var decisions []ScaleDownDecision
 	var waiting int32
 	for _, rs := range old {
-		if rs.Spec == 0 {
+		if rs.SpecReplicas == 0 {
 			continue
 		}
 		decision := d.decideReplicaSet(rs, &waiting)
-		if healthy := min(rs.Available, rs.Spec); decision.Until.IsZero() && decision.Pods < healthy {
+		if healthy := min(rs.Available, rs.SpecReplicas); decision.Until.IsZero() && decision.Pods < healthy {
 			removed := d.countRemovable(healthy-decision.Pods, budget)
 			decision.Pods = healthy - removed
 			if !d.UsesRouter {
 				budget -= removed
 			}
 		}
-		if decision.Pods != rs.Spec || !decision.ScaleDownDeadline.IsZero() || !decision.Until.IsZero() {
+		if decision.Pods != rs.SpecReplicas || !decision.ScaleDownDeadline.IsZero() || !decision.Until.IsZero() {
 			decisions = append(decisions, decision)
 		}
 	}
@@ -101,14 +101,14 @@ func (d ScaleDownInput) countRemovable(pods, budget int32) int32 {
 // decideReplicaSet returns the decision about one ReplicaSet without regard to availability. waiting counts the
 // ReplicaSets that are retained for their delay.
 func (d ScaleDownInput) decideReplicaSet(rs OldReplicaSet, waiting *int32) ScaleDownDecision {
-	remove, retain := ScaleDownDecision{Name: rs.Name}, ScaleDownDecision{Name: rs.Name, Pods: rs.Spec}
+	remove, retain := ScaleDownDecision{Name: rs.Name}, ScaleDownDecision{Name: rs.Name, Pods: rs.SpecReplicas}
 	if !d.UsesRouter {
 		return remove // its pods receive traffic as long as they exist
 	}
 	if rs.ScaleDownDeadline.IsZero() {
 		switch {
 		case rs.Referenced && d.StablePodsMissing:
-			retain.Pods = min(rs.Spec, max(rs.Available, 1))
+			retain.Pods = min(rs.SpecReplicas, max(rs.Available, 1))
 			return retain
 		case rs.Referenced:
 			return retain
@@ -135,7 +135,7 @@ func (d ScaleDownInput) DecideBlueGreen(old []OldReplicaSet, replicas int32) []S
 	var decisions []ScaleDownDecision
 	var waiting int32
 	for _, rs := range sortNewestFirst(old) {
-		if rs.Spec == 0 || rs.Referenced {
+		if rs.SpecReplicas == 0 || rs.Referenced {
 			continue
 		}
 		decision := d.decideReplicaSet(rs, &waiting)

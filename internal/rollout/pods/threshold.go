@@ -6,7 +6,7 @@ import argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 // requires. A negative threshold is ignored.
 func IsReached(threshold *argov1.ReplicaProgressThreshold, rs ReplicaSetPods, desired int32) bool {
 	if threshold == nil || threshold.Value < 0 {
-		return rs.Spec == desired && rs.Available == desired
+		return rs.SpecReplicas == desired && rs.Available == desired
 	}
 	switch threshold.Type {
 	case argov1.ProgressPods:

@@ -47,7 +47,7 @@ func SortByAge(sets []*appsv1.ReplicaSet) {
 func Observe(rs *appsv1.ReplicaSet) rollout.ReplicaSet {
 	v := rollout.ReplicaSet{
 		Name: rs.Name, Hash: PodTemplateHash(rs), Created: rs.CreationTimestamp.Time, Revision: Revision(rs),
-		Spec: desiredReplicas(rs), Replicas: rs.Status.Replicas, Ready: rs.Status.ReadyReplicas, Available: rs.Status.AvailableReplicas,
+		SpecReplicas: desiredReplicas(rs), Replicas: rs.Status.Replicas, Ready: rs.Status.ReadyReplicas, Available: rs.Status.AvailableReplicas,
 		Deleting: rs.DeletionTimestamp != nil, StatusCurrent: rs.Status.ObservedGeneration >= rs.Generation, AvoidedHash: avoidedHash(rs.Spec.Template.Spec.Affinity),
 	}
 	if text, recorded := rs.Annotations[argov1.DesiredReplicasAnnotation]; recorded {

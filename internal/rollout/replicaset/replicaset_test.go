@@ -253,10 +253,10 @@ func TestScaleAndScaleDownDeadline(t *testing.T) {
 	if got := Observe(rs).ScaleDownDeadline; !got.Equal(at) || rs.Annotations[argov1.ScaleDownDeadlineAnnotation] != "2026-01-02T02:04:05Z" {
 		t.Errorf("deadline %s, %v", got, rs.Annotations)
 	}
-	if v := Observe(Scale(rs, rollout.ReplicaSetScaled{Pods: 2, RolloutReplicas: 7})); v.Spec != 2 || *v.RolloutReplicas != 7 || !v.HasScaleDownDeadline() {
+	if v := Observe(Scale(rs, rollout.ReplicaSetScaled{Pods: 2, RolloutReplicas: 7})); v.SpecReplicas != 2 || *v.RolloutReplicas != 7 || !v.HasScaleDownDeadline() {
 		t.Errorf("scaled to two: %+v", v)
 	}
-	if v := Observe(Scale(rs, rollout.ReplicaSetScaled{Pods: 0, RolloutReplicas: 7})); v.Spec != 0 || v.HasScaleDownDeadline() {
+	if v := Observe(Scale(rs, rollout.ReplicaSetScaled{Pods: 0, RolloutReplicas: 7})); v.SpecReplicas != 0 || v.HasScaleDownDeadline() {
 		t.Errorf("scaled to zero: %+v", v)
 	}
 	if v := Observe(Scale(rs, rollout.ReplicaSetScaled{Pods: 0, RolloutReplicas: 7, KeepDeadline: true})); !v.HasScaleDownDeadline() {

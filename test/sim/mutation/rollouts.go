@@ -6,7 +6,7 @@ var Rollouts = []Mutant{
 		"a Service moved to pods that do not exist",
 		"I1",
 		"internal/rollout/services.go",
-		"guarded && from != rs.Hash && rs.Available < needed {", "guarded && from != rs.Hash && rs.Available < needed && rs.Spec < 0 {", 73,
+		"guarded && from != rs.Hash && rs.Available < needed {", "guarded && from != rs.Hash && rs.Available < needed && rs.SpecReplicas < 0 {", 73,
 	},
 	{
 		"a ping-pong Service moved while users reach it",
@@ -351,7 +351,7 @@ var Rollouts = []Mutant{
 		"pending pods of an aborted release",
 		"I34",
 		"internal/rollout/returning.go",
-		"	count := min(rs.Spec, rs.Available)\n", "	count := rs.Spec\n", 0,
+		"	count := min(rs.SpecReplicas, rs.Available)\n", "	count := rs.SpecReplicas\n", 0,
 	},
 	{
 		"series that are recreated at the end",
