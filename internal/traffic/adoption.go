@@ -43,7 +43,7 @@ type original struct {
 // Adopt returns a copy of an existing object to render the route of a Canary into, or a new object with nothing but its name.
 // It refuses an object with another owner with ErrNotOwned. An object that the release adopts records its original state: its
 // spec, or only these fields of it.
-func (x Found) Adopt(t Target, specKeys ...string) (*unstructured.Unstructured, error) {
+func (x Lookup) Adopt(t Target, specKeys ...string) (*unstructured.Unstructured, error) {
 	if x.Object == nil {
 		return x.Ref.newObject(), nil
 	}
@@ -171,7 +171,7 @@ func isHandedOver(obj *unstructured.Unstructured) bool {
 
 // Original returns what Written.Original returns where the renderer writes these fields of the spec, and no annotation of its
 // own.
-func (x Found) Original(t Target, spec Fields) (*unstructured.Unstructured, error) {
+func (x Lookup) Original(t Target, spec Fields) (*unstructured.Unstructured, error) {
 	return Written{Spec: spec}.Original(t, x)
 }
 
@@ -185,7 +185,7 @@ type Written struct {
 
 // Original returns the object as it was before the release adopted it: what the renderer writes has its former value, and what
 // other tools added remains. Nil means that the object must not exist. Errors: ErrNoOriginal.
-func (w Written) Original(t Target, x Found) (*unstructured.Unstructured, error) {
+func (w Written) Original(t Target, x Lookup) (*unstructured.Unstructured, error) {
 	switch {
 	case x.Object == nil:
 		return nil, nil

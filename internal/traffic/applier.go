@@ -231,7 +231,7 @@ func (a *Applier) Restore(ctx context.Context, rd Renderer, t Target) error {
 // Owned are the existing objects of the route that were created for the release.
 func (a *Applier) Owned(ctx context.Context, rd Renderer, t Target) (Objects, error) {
 	existing, err := a.find(ctx, rd, t, release.Route{})
-	return slices.DeleteFunc(existing, func(x Found) bool { return !x.Ref.Owned || x.Object == nil || !t.Owns(x.Object) }), err
+	return slices.DeleteFunc(existing, func(x Lookup) bool { return !x.Ref.Owned || x.Object == nil || !t.Owns(x.Object) }), err
 }
 
 // Delete deletes objects that were created for the release.
@@ -281,7 +281,7 @@ func (a *Applier) read(ctx context.Context, ref Ref) (Objects, error) {
 	for i := range list.Items {
 		one := ref
 		one.Name = list.Items[i].GetName()
-		out = append(out, Found{Ref: one, Object: &list.Items[i]})
+		out = append(out, Lookup{Ref: one, Object: &list.Items[i]})
 	}
 	return out, nil
 }
@@ -370,7 +370,7 @@ func difference(existing, desired *unstructured.Unstructured) ([]byte, error) {
 }
 
 // delete deletes an object that was created for the release, and never any other, whatever a renderer returns.
-func (a *Applier) delete(ctx context.Context, t Target, x Found) (bool, error) {
+func (a *Applier) delete(ctx context.Context, t Target, x Lookup) (bool, error) {
 	if !x.Ref.Owned || !t.Owns(x.Object) {
 		return false, Refuse(ErrNotOwned, "%s was not created for %s", x.Ref, t.owner().name)
 	}

@@ -34,13 +34,13 @@ type ApexRenderer interface {
 // provider has no route without the two sides. Other errors are those of Renderer.Render.
 func HandOver(rd Renderer, t Target, existing Objects) ([]*unstructured.Unstructured, error) {
 	out := existing.Unchanged()
-	if _, ok := rd.(ServiceSplitter); ok || !slices.ContainsFunc(existing, func(x Found) bool { return needsHandOver(t, x) }) {
+	if _, ok := rd.(ServiceSplitter); ok || !slices.ContainsFunc(existing, func(x Lookup) bool { return needsHandOver(t, x) }) {
 		return out, nil
 	}
 	if apex, ok := rd.(ApexRenderer); ok {
 		return handOverApex(apex, t, existing)
 	}
-	selectsPods := slices.ContainsFunc(existing, func(x Found) bool { return x.Ref.SelectsPods }) // the mesh would lose the pods
+	selectsPods := slices.ContainsFunc(existing, func(x Lookup) bool { return x.Ref.SelectsPods }) // the mesh would lose the pods
 	after := t
 	after.StableService = t.Apex
 	after.Canary = t.Canary.DeepCopy()
@@ -86,7 +86,7 @@ func handOverApex(rd ApexRenderer, t Target, existing Objects) ([]*unstructured.
 
 // needsHandOver reports whether Restore would not restore an object: it is owned and deleted with the Canary, or its original state
 // is unknown, for example because a Canary was deleted without its dependents.
-func needsHandOver(t Target, x Found) bool {
+func needsHandOver(t Target, x Lookup) bool {
 	if x.Object == nil || !x.Ref.Owned || x.Ref.Namespace == "" {
 		return false
 	}
@@ -97,7 +97,7 @@ func needsHandOver(t Target, x Found) bool {
 }
 
 // handedOver returns an owned object as one of the user that was adopted, with the given spec as its original.
-func handedOver(t Target, x Found, spec map[string]any) (*unstructured.Unstructured, error) {
+func handedOver(t Target, x Lookup, spec map[string]any) (*unstructured.Unstructured, error) {
 	obj := x.Object.DeepCopy()
 	obj.SetOwnerReferences(withoutOwner(obj.GetOwnerReferences(), t.Canary.UID))
 	ours := driftAnnotations()

@@ -118,7 +118,7 @@ func NoIngress(one, several string) string {
 }
 
 // IngressFault is why an Ingress of the user does not route to a Service; empty if it does.
-func IngressFault(x Found, service string) string {
+func IngressFault(x Lookup, service string) string {
 	if x.Object == nil {
 		return apierrors.NewNotFound(schema.GroupResource{Group: IngressKind.Group, Resource: "ingresses"}, x.Ref.Name).Error()
 	}

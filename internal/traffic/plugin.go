@@ -91,7 +91,7 @@ func (e WeightEditor) Render(t Target, r release.Route, existing Objects) ([]*un
 // usable reports whether any object has a route with both destinations. Of objects that were found by their labels, not all
 // need one.
 func (e WeightEditor) usable(t Target, existing Objects) bool {
-	return slices.ContainsFunc(existing, func(x Found) bool {
+	return slices.ContainsFunc(existing, func(x Lookup) bool {
 		if x.Object == nil {
 			return false
 		}

@@ -41,7 +41,7 @@ func (r Registry) CheckRoute(c *flaggerv1.Canary, provider string) error {
 	}
 	t := NewCanaryTarget(c, provider, "")
 	existing, err := FindObjects(renderer, t, release.Route{}, nothingExists)
-	if err != nil || slices.ContainsFunc(existing, func(x Found) bool { return !x.Ref.Owned }) {
+	if err != nil || slices.ContainsFunc(existing, func(x Lookup) bool { return !x.Ref.Owned }) {
 		return nil //nolint:nilerr // nothing was read that could fail
 	}
 	_, err = renderer.Render(t, release.Route{}, existing)

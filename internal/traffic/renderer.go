@@ -24,7 +24,7 @@ type Renderer interface {
 	Features(t Target) Features
 	// Refs are the objects of a route, in the order in which they are written, as far as they can be named from those that
 	// were found already: it is called again until it names no more. A later answer begins with the earlier one.
-	Refs(t Target, r release.Route, found Objects) []Ref
+	Refs(t Target, r release.Route, existing Objects) []Ref
 	// Render returns the desired objects. Errors: ErrUnsupported, ErrInvalid, ErrNotOwned.
 	Render(t Target, r release.Route, existing Objects) ([]*unstructured.Unstructured, error)
 	// Read returns the route that the objects describe. Where several objects have different weights, it is the highest one
@@ -91,8 +91,8 @@ func (r Ref) key() objectKey {
 	return objectKey{r.GVK, types.NamespacedName{Namespace: r.Namespace, Name: r.Name}}
 }
 
-// Found is an object of a route as it exists, with the reference that led to it.
-type Found struct {
+// Lookup is a reference and the object that it led to, as it exists.
+type Lookup struct {
 	Ref Ref
 	// Object is nil where there is none. It is never modified.
 	Object *unstructured.Unstructured
@@ -100,7 +100,7 @@ type Found struct {
 
 // Objects are the objects of a route. Where no reference has a selector or names the same object as an earlier one, they
 // are aligned with the references.
-type Objects []Found
+type Objects []Lookup
 
 // FindObjects reads the objects of a route, and those to which they lead, with a function that reads what one reference
 // names. With its error it returns what was found before, and the reference that could not be read. Errors: ErrCrossNamespace.
@@ -117,10 +117,10 @@ func FindObjects(rd Renderer, t Target, r release.Route, read func(Ref) (Objects
 			}
 			more, err := read(ref)
 			if err != nil {
-				return append(out, Found{Ref: ref}), err
+				return append(out, Lookup{Ref: ref}), err
 			}
 			for _, x := range more { // a selector may find an object that is also named
-				if !slices.ContainsFunc(out, func(known Found) bool { return known.Ref.key() == x.Ref.key() }) {
+				if !slices.ContainsFunc(out, func(known Lookup) bool { return known.Ref.key() == x.Ref.key() }) {
 					out = append(out, x)
 				}
 			}
@@ -141,7 +141,7 @@ func (o Objects) Get(kind, namespace, name string) *unstructured.Unstructured {
 
 // AnyShared reports whether there is an object that the route is written into.
 func (o Objects) AnyShared() bool {
-	return slices.ContainsFunc(o, func(x Found) bool { return x.Ref.Shared })
+	return slices.ContainsFunc(o, func(x Lookup) bool { return x.Ref.Shared })
 }
 
 // Unchanged are the objects as results that leave all of them alone.
@@ -163,7 +163,7 @@ func (r Ref) newObject() *unstructured.Unstructured {
 }
 
 // EditShared returns a copy of an object of the user, to write the route into. It refuses an absent one with ErrInvalid.
-func (x Found) EditShared() (*unstructured.Unstructured, error) {
+func (x Lookup) EditShared() (*unstructured.Unstructured, error) {
 	if x.Object == nil {
 		return nil, Refuse(ErrInvalid, "%s not found: create it, or correct its name in spec.strategy.canary.trafficRouting", x.Ref)
 	}
@@ -172,7 +172,7 @@ func (x Found) EditShared() (*unstructured.Unstructured, error) {
 
 // EditOwned returns a copy of an object that was created for the release, or a new one. It refuses an object with another
 // owner with ErrNotOwned.
-func (x Found) EditOwned(t Target) (*unstructured.Unstructured, error) {
+func (x Lookup) EditOwned(t Target) (*unstructured.Unstructured, error) {
 	switch {
 	case x.Object == nil:
 		return x.Ref.newObject(), nil

@@ -23,14 +23,14 @@ type fakeRouter struct{ features traffic.Features }
 
 func (f fakeRouter) Features(traffic.Target) traffic.Features { return f.features }
 
-func (fakeRouter) Refs(t traffic.Target, _ release.Route, found traffic.Objects) []traffic.Ref {
+func (fakeRouter) Refs(t traffic.Target, _ release.Route, existing traffic.Objects) []traffic.Ref {
 	rule := schema.GroupVersionKind{Group: "networking.istio.io", Version: "v1beta1", Kind: "DestinationRule"}
 	service := schema.GroupVersionKind{Group: "networking.istio.io", Version: "v1beta1", Kind: "VirtualService"}
 	refs := []traffic.Ref{{
 		GVK: service, Namespace: t.Namespace, Name: "users", Shared: true,
 		Events: traffic.EventReasons{Changed: "Patching", Missing: "NotFound"},
 	}}
-	if users := found.Get("VirtualService", t.Namespace, "users"); users != nil { // leads to the other
+	if users := existing.Get("VirtualService", t.Namespace, "users"); users != nil { // leads to the other
 		refs = append(refs, traffic.Ref{
 			GVK: rule, Namespace: t.Namespace, Name: "made", Owned: true,
 			Events: traffic.EventReasons{Created: "Creating", NotCreated: "NotCreated", Changed: "Patching"},

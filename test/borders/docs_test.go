@@ -137,7 +137,7 @@ func renderFirstRoute(routers traffic.Registry, c *flaggerv1.Canary, plan canary
 	renderer, _ := routers.ForCanary(plan.Provider)
 	target := traffic.NewCanaryTarget(c, plan.Provider, "app")
 	existing := traffictest.Find(renderer, target, release.Route{}, nil)
-	if slices.ContainsFunc(existing, func(x traffic.Found) bool { return !x.Ref.Owned }) {
+	if slices.ContainsFunc(existing, func(x traffic.Lookup) bool { return !x.Ref.Owned }) {
 		return nil
 	}
 	route := release.Route{}

@@ -130,7 +130,7 @@ func (a routeApplier) restoreRouter(ctx context.Context, s *observation, router 
 		}
 	}
 	created, err := a.traffic.Owned(ctx, router.Renderer, target)
-	created = slices.DeleteFunc(created, func(x traffic.Found) bool { // a router of the spec needs it
+	created = slices.DeleteFunc(created, func(x traffic.Lookup) bool { // a router of the spec needs it
 		return slices.Contains(s.dependencies, watching.Object{Kind: x.Ref.GVK.GroupKind(), Namespace: x.Ref.Namespace, Name: x.Ref.Name})
 	})
 	if err != nil || !removeCreated {

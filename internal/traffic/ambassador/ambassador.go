@@ -96,7 +96,7 @@ func (rd RolloutRenderer) Render(t traffic.Target, r release.Route, existing tra
 
 // canaryMapping is the desired Mapping of the canary; nil if it must not exist. Without a weight it remains until no request
 // is in flight any longer.
-func canaryMapping(t traffic.Target, r release.Route, users, canary traffic.Found) (*unstructured.Unstructured, error) {
+func canaryMapping(t traffic.Target, r release.Route, users, canary traffic.Lookup) (*unstructured.Unstructured, error) {
 	if canary.Object == nil && r.Canary == 0 {
 		return nil, nil
 	}
@@ -117,7 +117,7 @@ func canaryMapping(t traffic.Target, r release.Route, users, canary traffic.Foun
 
 // editCanary returns the object to render the canary's Mapping into. One that Argo Rollouts created has no owner, and is
 // recognized by its service.
-func editCanary(t traffic.Target, users, canary traffic.Found) (*unstructured.Unstructured, error) {
+func editCanary(t traffic.Target, users, canary traffic.Lookup) (*unstructured.Unstructured, error) {
 	if canary.Object != nil && metav1.GetControllerOf(canary.Object) == nil && serviceOf(canary) == serviceOfCanary(t, users) {
 		obj := canary.Object.DeepCopy()
 		obj.SetOwnerReferences(append(obj.GetOwnerReferences(), t.OwnerReference()))
@@ -126,13 +126,13 @@ func editCanary(t traffic.Target, users, canary traffic.Found) (*unstructured.Un
 	return canary.EditOwned(t)
 }
 
-func serviceOf(x traffic.Found) string {
+func serviceOf(x traffic.Lookup) string {
 	service, _, _ := unstructured.NestedString(x.Object.Object, "spec", "service")
 	return service
 }
 
 // serviceOfCanary is the service of the user's Mapping, with the canary's Service in place of the stable one.
-func serviceOfCanary(t traffic.Target, users traffic.Found) string {
+func serviceOfCanary(t traffic.Target, users traffic.Lookup) string {
 	return strings.Replace(serviceOf(users), t.StableService, t.CanaryService, 1)
 }
 

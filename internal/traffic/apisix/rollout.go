@@ -119,7 +119,7 @@ func backendOf(rule map[string]any, service string) map[string]any {
 
 // renderManaged creates the ApisixRoute of an active managed route, and deletes that of another. An object of that name with
 // another owner is an error only if the route is active.
-func renderManaged(t traffic.Target, r release.Route, x traffic.Found, users *unstructured.Unstructured, rules []map[string]any) (*unstructured.Unstructured, error) {
+func renderManaged(t traffic.Target, r release.Route, x traffic.Lookup, users *unstructured.Unstructured, rules []map[string]any) (*unstructured.Unstructured, error) {
 	i := slices.IndexFunc(r.HeaderRoutes, func(route release.HeaderRoute) bool { return route.Name == x.Ref.Name && len(route.Match) > 0 })
 	if i < 0 {
 		if x.Object != nil && t.Owns(x.Object) {

@@ -132,12 +132,12 @@ func TestARouterInAnotherNamespaceIsRefused(t *testing.T) {
 		}
 		return traffic.Objects{{Ref: ref}}, nil
 	}
-	if found, err := traffic.FindObjects(appmesh.NewRollout(), target, release.Route{}, read); err != nil || found.Get("VirtualRouter", "mesh", "cart") == nil {
-		t.Errorf("found %v, %v", found, err)
+	if objects, err := traffic.FindObjects(appmesh.NewRollout(), target, release.Route{}, read); err != nil || objects.Get("VirtualRouter", "mesh", "cart") == nil {
+		t.Errorf("found %v, %v", objects, err)
 	}
 	target.NoCrossNamespace = true
-	found, err := traffic.FindObjects(appmesh.NewRollout(), target, release.Route{}, read)
-	if !errors.Is(err, traffic.ErrCrossNamespace) || !strings.Contains(err.Error(), "VirtualRouter cart.mesh") || found.Get("VirtualService", "web", "cart") == nil {
-		t.Errorf("found %v, %v", found, err)
+	objects, err := traffic.FindObjects(appmesh.NewRollout(), target, release.Route{}, read)
+	if !errors.Is(err, traffic.ErrCrossNamespace) || !strings.Contains(err.Error(), "VirtualRouter cart.mesh") || objects.Get("VirtualService", "web", "cart") == nil {
+		t.Errorf("found %v, %v", objects, err)
 	}
 }

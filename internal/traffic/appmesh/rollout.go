@@ -72,7 +72,7 @@ func nodes(t traffic.Target) (canary, stable string) {
 
 // Refs are the nodes, which must select the pods before these receive traffic; the VirtualService, which is only read; and
 // its router.
-func (RolloutRenderer) Refs(t traffic.Target, _ release.Route, found traffic.Objects) []traffic.Ref {
+func (RolloutRenderer) Refs(t traffic.Target, _ release.Route, existing traffic.Objects) []traffic.Ref {
 	var refs []traffic.Ref
 	canary, stable := nodes(t)
 	for _, name := range traffic.UniqueNames(canary, []string{stable}) {
@@ -89,7 +89,7 @@ func (RolloutRenderer) Refs(t traffic.Target, _ release.Route, found traffic.Obj
 		GVK: rolloutKind(virtualService), Namespace: t.Namespace, Name: service.Name,
 		Events: traffic.EventReasons{Missing: "VirtualServiceNotFound"},
 	})
-	users := found.Get(virtualService, t.Namespace, service.Name)
+	users := existing.Get(virtualService, t.Namespace, service.Name)
 	if users == nil {
 		return refs
 	}
@@ -267,7 +267,7 @@ func (RolloutRenderer) Validate(t traffic.Target, existing traffic.Objects) fiel
 	return all
 }
 
-func validateRouter(t traffic.Target, x traffic.Found, at *field.Path) field.ErrorList {
+func validateRouter(t traffic.Target, x traffic.Lookup, at *field.Path) field.ErrorList {
 	routes := routesOf(t, x.Object)
 	if len(routes) == 0 {
 		return field.ErrorList{field.Invalid(at, x.Ref.Name, fmt.Sprintf(textNoRoutes, x.Ref.Name))}

@@ -310,7 +310,7 @@ func (rd RolloutRenderer) Read(t traffic.Target, existing traffic.Objects) (traf
 	return out, nil
 }
 
-func readRoute(t traffic.Target, x traffic.Found, out *traffic.Observed) error {
+func readRoute(t traffic.Target, x traffic.Lookup, out *traffic.Observed) error {
 	added := traffic.ExperimentServices(t, x.Object)
 	rules, _, _ := unstructured.NestedFieldNoCopy(x.Object.Object, "spec", "rules")
 	e := editor{t: t, added: added}

@@ -19,10 +19,10 @@ func TestTheUpstreamOfThePrimaryRemains(t *testing.T) {
 	c.Spec.TargetRef.Name, c.Spec.Service.Port = "cart", 80
 	target := traffic.Target{Canary: c, Namespace: "shop", Apex: "cart", StableService: "cart-primary", CanaryService: "cart-canary", SelectorLabel: "app"}
 	rd := gloo.New(nil)
-	found := func(objects []*unstructured.Unstructured) traffic.Objects {
+	lookups := func(objects []*unstructured.Unstructured) traffic.Objects {
 		out := traffic.Objects{}
 		for i, ref := range rd.Refs(target, release.Route{}, nil) {
-			x := traffic.Found{Ref: ref}
+			x := traffic.Lookup{Ref: ref}
 			if objects != nil {
 				x.Object = objects[i]
 			}
@@ -30,7 +30,7 @@ func TestTheUpstreamOfThePrimaryRemains(t *testing.T) {
 		}
 		return out
 	}
-	objects, err := rd.Render(target, release.Route{}, found(nil))
+	objects, err := rd.Render(target, release.Route{}, lookups(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,11 +38,11 @@ func TestTheUpstreamOfThePrimaryRemains(t *testing.T) {
 	for _, obj := range objects {
 		obj.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "flagger.app/v1beta1", Kind: "Canary", Name: "cart", UID: "cart-uid", Controller: &isController}})
 	}
-	handed, err := traffic.HandOver(rd, target, found(objects))
+	handed, err := traffic.HandOver(rd, target, lookups(objects))
 	if err != nil {
 		t.Fatal(err)
 	}
-	restored, err := rd.Restore(target, found(handed))
+	restored, err := rd.Restore(target, lookups(handed))
 	if err != nil {
 		t.Fatal(err)
 	}

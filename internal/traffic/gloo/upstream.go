@@ -20,7 +20,7 @@ var kubeFields = traffic.Whole("serviceName", "serviceNamespace", "servicePort",
 
 // renderUpstream renders the Upstream of one side. Its settings are those of the pattern, if one is named; otherwise other
 // tools may write them.
-func (r *Renderer) renderUpstream(t traffic.Target, service string, pattern *unstructured.Unstructured, existing traffic.Found) (*unstructured.Unstructured, error) {
+func (r *Renderer) renderUpstream(t traffic.Target, service string, pattern *unstructured.Unstructured, existing traffic.Lookup) (*unstructured.Unstructured, error) {
 	obj, err := existing.Adopt(t)
 	if err != nil {
 		return nil, err

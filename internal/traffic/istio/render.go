@@ -51,7 +51,7 @@ func hostOf(destination map[string]any) string {
 // cookieHeader is the name of the header in the match of a session affinity rule. Istio ignores the case of names.
 const cookieHeader = "Cookie"
 
-func renderDestinationRule(t traffic.Target, existing traffic.Found) (*unstructured.Unstructured, error) {
+func renderDestinationRule(t traffic.Target, existing traffic.Lookup) (*unstructured.Unstructured, error) {
 	obj, err := existing.Adopt(t)
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func renderDestinationRule(t traffic.Target, existing traffic.Found) (*unstructu
 	return obj, nil
 }
 
-func renderVirtualService(t traffic.Target, r release.Route, existing traffic.Found) (*unstructured.Unstructured, error) {
+func renderVirtualService(t traffic.Target, r release.Route, existing traffic.Lookup) (*unstructured.Unstructured, error) {
 	service := t.Canary.Spec.Service
 	if service.Delegation && len(service.Hosts)+len(service.Gateways) > 0 {
 		return nil, traffic.Refuse(traffic.ErrInvalid,

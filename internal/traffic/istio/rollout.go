@@ -291,7 +291,7 @@ func (RolloutRenderer) Validate(t traffic.Target, existing traffic.Objects) fiel
 }
 
 // fault is why an object of the user cannot be written; nil if it can.
-func (e editor) fault(x traffic.Found) error {
+func (e editor) fault(x traffic.Lookup) error {
 	if x.Ref.SelectsPods {
 		return e.subsets(x.Ref, release.Route{}, x.Object.DeepCopy())
 	}

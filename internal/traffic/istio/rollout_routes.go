@@ -214,7 +214,7 @@ func nameOf(route map[string]any) string {
 }
 
 // routes writes weights, experiments and managed routes into a VirtualService.
-func (e editor) routes(x traffic.Found, r release.Route, obj *unstructured.Unstructured) error {
+func (e editor) routes(x traffic.Lookup, r release.Route, obj *unstructured.Unstructured) error {
 	e.added = traffic.ExperimentServices(e.t, obj)
 	spec := traffic.Spec(obj)
 	found, err := e.choose(serviceFor(e.t, x.Ref), spec)

@@ -55,7 +55,7 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic
 	if service == nil {
 		return existing.Unchanged(), nil // the target does not exist, which the workload reports
 	}
-	obj, err := traffic.Found{Ref: ref, Object: before(service)}.Adopt(t, specFields.Names()...)
+	obj, err := traffic.Lookup{Ref: ref, Object: before(service)}.Adopt(t, specFields.Names()...)
 	if err != nil {
 		return nil, err
 	}

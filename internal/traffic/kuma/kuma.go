@@ -107,7 +107,7 @@ func tagOf(entry map[string]any) string {
 
 // sameNamespace refuses the route of a Service with the same name in another namespace: the names of routes are shared by the
 // whole mesh.
-func sameNamespace(t traffic.Target, x traffic.Found) error {
+func sameNamespace(t traffic.Target, x traffic.Lookup) error {
 	if x.Object == nil {
 		return nil
 	}
@@ -126,7 +126,7 @@ func sameNamespace(t traffic.Target, x traffic.Found) error {
 
 // markIfCreatedByFlagger marks a route that Flagger created for this Canary as owned by it: it has no owner reference, and
 // otherwise it would not be deleted with the release.
-func markIfCreatedByFlagger(t traffic.Target, x traffic.Found) traffic.Found {
+func markIfCreatedByFlagger(t traffic.Target, x traffic.Lookup) traffic.Lookup {
 	if x.Object == nil || !traffic.CreatedByFlagger(x.Object) {
 		return x
 	}

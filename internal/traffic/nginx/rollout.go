@@ -171,7 +171,7 @@ func (RolloutRenderer) Validate(t traffic.Target, existing traffic.Objects) fiel
 	c := configuration(t)
 	return traffic.ValidateIngresses(traffic.RoutingPath().Child("nginx"), c.StableIngress, c.StableIngresses,
 		[2]string{"stableIngress", "stableIngresses"}, t.StableService,
-		slices.DeleteFunc(slices.Clone(existing), func(x traffic.Found) bool { return x.Ref.Owned }))
+		slices.DeleteFunc(slices.Clone(existing), func(x traffic.Lookup) bool { return x.Ref.Owned }))
 }
 
 // Restore has nothing to restore: the user's Ingresses were never changed.

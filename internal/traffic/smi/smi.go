@@ -134,7 +134,7 @@ func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Obse
 }
 
 // weightsOf returns the weights of a split in thousandths, by the names of Services, and these names in their order.
-func weightsOf(split traffic.Found) (weights map[string]int, names []string, err error) {
+func weightsOf(split traffic.Lookup) (weights map[string]int, names []string, err error) {
 	list, _, err := unstructured.NestedFieldNoCopy(split.Object.Object, "spec", "backends")
 	if err != nil {
 		return nil, nil, fmt.Errorf("read %s: %w", split.Ref, err)

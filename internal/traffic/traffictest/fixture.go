@@ -118,20 +118,20 @@ func Find(rd traffic.Renderer, t traffic.Target, r release.Route, among []*unstr
 		if err != nil {
 			return nil, err
 		}
-		var found traffic.Objects
+		var existing traffic.Objects
 		for _, obj := range among {
 			sameKind := obj.GetKind() == ref.GVK.Kind && obj.GetNamespace() == ref.Namespace
 			if sameKind && (ref.Name == obj.GetName() || ref.Name == "" && selector.Matches(labels.Set(obj.GetLabels()))) {
 				one := ref
 				one.Name = obj.GetName()
-				found = append(found, traffic.Found{Ref: one, Object: obj})
+				existing = append(existing, traffic.Lookup{Ref: one, Object: obj})
 			}
 		}
-		if ref.Name != "" && len(found) == 0 {
-			found = traffic.Objects{{Ref: ref}}
+		if ref.Name != "" && len(existing) == 0 {
+			existing = traffic.Objects{{Ref: ref}}
 		}
-		slices.SortFunc(found, func(a, b traffic.Found) int { return strings.Compare(a.Ref.Name, b.Ref.Name) })
-		return found, nil
+		slices.SortFunc(existing, func(a, b traffic.Lookup) int { return strings.Compare(a.Ref.Name, b.Ref.Name) })
+		return existing, nil
 	})
 	if err != nil {
 		panic(err)
@@ -171,7 +171,7 @@ func (f *fixture) apply(t *rapid.T, r release.Route, stored objects) objects {
 	existing := f.find(r, stored)
 	out := f.save(t, existing, f.render(t, r, existing))
 	for key, obj := range stored {
-		if !slices.ContainsFunc(existing, func(x traffic.Found) bool { return x.Object == obj }) {
+		if !slices.ContainsFunc(existing, func(x traffic.Lookup) bool { return x.Object == obj }) {
 			out[key] = obj.DeepCopy() // it does not belong to the route
 		}
 	}

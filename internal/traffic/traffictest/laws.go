@@ -226,7 +226,7 @@ func absentUsersObjectRefused(t *rapid.T, f *fixture) {
 		t.Fatalf("without %s: got %v, error %v, want ErrInvalid", absent, got, err)
 	}
 	_, validates := f.Renderer.(traffic.Validator)
-	selected := slices.ContainsFunc(existing, func(x traffic.Found) bool { return x.Ref.Selector != "" }) // the absence of one of several is not noticed
+	selected := slices.ContainsFunc(existing, func(x traffic.Lookup) bool { return x.Ref.Selector != "" }) // the absence of one of several is not noticed
 	if validates && !selected && len(f.validate(existing)) == 0 {
 		t.Fatalf("without %s: valid", absent)
 	}
@@ -303,7 +303,7 @@ func otherOwnerRefused(t *rapid.T, f *fixture) {
 	f.target.Drained = false
 	route := f.route(t, "route")
 	existing := f.find(route, f.apply(t, route, f.given(t)))
-	var candidates []traffic.Found
+	var candidates []traffic.Lookup
 	for _, x := range existing {
 		if x.Object != nil && (x.Ref.Owned || x.Ref.Shared && f.target.Canary != nil) {
 			candidates = append(candidates, x)

@@ -118,7 +118,7 @@ func (r recording) render(t *testing.T, object string, version map[string]any) (
 		target := traffic.NewCanaryTarget(canary, r.provider, "app")
 		existing := Find(r.renderer, target, release.Route{}, nil)
 		r.addUsersObjects(t, existing)
-		i := slices.IndexFunc(existing, func(x traffic.Found) bool { return x.Ref.GVK.Kind+"/"+x.Ref.Name == object })
+		i := slices.IndexFunc(existing, func(x traffic.Lookup) bool { return x.Ref.GVK.Kind+"/"+x.Ref.Name == object })
 		if i < 0 {
 			continue
 		}
