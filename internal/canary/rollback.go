@@ -61,7 +61,7 @@ func continueRollback(s Snapshot) Decision {
 	switch {
 	case s.trafficReturned():
 		return clearDrain(s, effects)
-	case (s.canaryHasTraffic() || mayHaveLostTraffic(s)) && !s.drainStarted():
+	case (s.canaryHasTraffic() || mayHaveRequestsInFlight(s)) && !s.drainStarted():
 		e := s.edit().addEffects(effects...).addEffects(TrafficWeight{}).addStamps(release.StampDrain, release.StampTrafficEnded)
 		recordThreshold(e)
 		e.expireCookie()

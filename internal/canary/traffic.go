@@ -46,10 +46,10 @@ func targetReceivesApexTraffic(s Snapshot) bool {
 	return initialised && s.Workload.ApexSelectsTarget && s.Workload.Target.canServe()
 }
 
-// mayHaveLostTraffic reports whether the canary may have received requests a moment ago, although neither the route nor the status
-// shows it: the weight in the status was overwritten while the weight of the route was removed. An open window shows that the
-// canary had a weight.
-func mayHaveLostTraffic(s Snapshot) bool {
+// mayHaveRequestsInFlight reports whether the canary may have received requests a moment ago, although neither the route nor the
+// status shows it: the weight in the status was overwritten while the weight of the route was removed. An open window shows that
+// the canary had a weight.
+func mayHaveRequestsInFlight(s Snapshot) bool {
 	return s.Plan.HasRouter && s.Plan.Strategy == Weighted && s.serin().Window != nil && !s.canaryHasTraffic()
 }
 
