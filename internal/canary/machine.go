@@ -19,7 +19,7 @@ func Next(s Snapshot) Decision {
 // users must not remain on a broken revision because of it. A Flagger that really takes over the release writes a status without
 // status.serin; from then on only Flagger acts on it.
 func decideWithOtherController(s Snapshot) Decision {
-	if s.Deleting || s.Plan.Suspended || !OwnRelease(s.Status) {
+	if s.Deleting || s.Plan.Suspended || !IsOwnRelease(s.Status) {
 		return yieldToOtherController(s)
 	}
 	alone := s

@@ -15,9 +15,9 @@ func (o OtherController) Message() string {
 		"or start Serin with -adopt-while-peer-runs if the Canaries are divided between the two"
 }
 
-// OwnRelease reports whether a status is that of a release in progress that Serin started or took over, and that no other
+// IsOwnRelease reports whether a status is that of a release in progress that Serin started or took over, and that no other
 // controller has written since.
-func OwnRelease(status flaggerv1.CanaryStatus) bool {
+func IsOwnRelease(status flaggerv1.CanaryStatus) bool {
 	switch status.Phase {
 	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion, flaggerv1.CanaryPhasePromoting:
 		return status.Serin != nil && status.Serin.Revision != ""

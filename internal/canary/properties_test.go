@@ -71,7 +71,7 @@ func TestNextChangesNothingWhileAnotherControllerActs(t *testing.T) {
 		if first := d.Gates.First(); first == nil || first.Name != "peer" {
 			t.Fatalf("no gate explains it: %v", d.Gates)
 		}
-		if canary.OwnRelease(s.Status) && !s.Deleting {
+		if canary.IsOwnRelease(s.Status) && !s.Deleting {
 			return // check the next test
 		}
 		if len(d.Effects) > 0 || len(d.Queries) > 0 || len(d.Stamp) > 0 {
@@ -85,7 +85,7 @@ func TestNextChangesNothingWhileAnotherControllerActs(t *testing.T) {
 
 func TestNextOnlyObservesAndRollsBackWhileAnotherControllerActs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := snapshots().Filter(func(s canary.Snapshot) bool { return canary.OwnRelease(s.Status) }).Draw(t, "snapshot")
+		s := snapshots().Filter(func(s canary.Snapshot) bool { return canary.IsOwnRelease(s.Status) }).Draw(t, "snapshot")
 		alone := canary.Next(s)
 		s.OtherController = canary.OtherController{Sign: "its Deployment has ready pods"}
 		d := canary.Next(s)

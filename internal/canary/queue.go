@@ -28,8 +28,8 @@ func QueueEntryOf(c *flaggerv1.Canary) release.QueueEntry {
 	return entry
 }
 
-// MayStart reports whether the next decision may start a release, so that its position in the queue matters.
-func MayStart(s Snapshot) bool {
+// MayStartRelease reports whether the next decision may start a release, so that its position in the queue matters.
+func MayStartRelease(s Snapshot) bool {
 	switch {
 	case s.Deleting, s.Plan.Suspended, len(blockingReasons(s)) > 0, s.Status.Phase == "":
 		return false
@@ -42,8 +42,8 @@ func MayStart(s Snapshot) bool {
 	}
 }
 
-// WaitsInQueue reports whether a decision waits only for the queue.
-func WaitsInQueue(d Decision) bool {
+// WaitsForQueueSlot reports whether a decision waits only for the queue.
+func WaitsForQueueSlot(d Decision) bool {
 	first := d.Gates.First()
 	return first != nil && first.Name == "turn"
 }

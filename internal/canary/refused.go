@@ -8,9 +8,9 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// RefusedDecision is the decision after an effect was rejected for a reason that the user must fix. Nothing of the original
+// RejectedEffectDecision is the decision after an effect was rejected for a reason that the user must fix. Nothing of the original
 // decision is recorded except for its gates; the message is reported in the condition Blocked and in an event.
-func RefusedDecision(s Snapshot, gates release.Gates, effect release.Effect, message string) Decision {
+func RejectedEffectDecision(s Snapshot, gates release.Gates, effect release.Effect, message string) Decision {
 	gate := release.NewFailedGate("refused", release.ByUser, message)
 	if isRetriedPerWindow(s, effect) {
 		gate = release.NewFailedGate("refused-step", release.ByUser, message)
@@ -35,8 +35,8 @@ func isRetriedPerWindow(s Snapshot, effect release.Effect) bool {
 	}
 }
 
-// FaultedDecision is the decision about a Canary whose reconciliation panicked. The snapshot contains only its status and the
+// FaultDecision is the decision about a Canary whose reconciliation panicked. The snapshot contains only its status and the
 // names of its plan.
-func FaultedDecision(s Snapshot, message string) Decision {
+func FaultDecision(s Snapshot, message string) Decision {
 	return withBlockedCondition(s, release.Gates{release.NewFailedGate("fault", release.ByUser, message)})
 }

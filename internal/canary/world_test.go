@@ -238,7 +238,7 @@ func (w *world) step() reconciliation {
 		changed, err := w.apply(effect)
 		if err != nil {
 			p.refused = err
-			p.Decision = canary.RefusedDecision(s, p.Gates, effect, err.Error())
+			p.Decision = canary.RejectedEffectDecision(s, p.Gates, effect, err.Error())
 			written = w.statusAfter(s, p.Decision)
 			p.statusWritten = !equality.Semantic.DeepEqual(written, s.Status)
 			break

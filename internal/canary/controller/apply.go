@@ -42,7 +42,7 @@ func (a effectApplier) applyDecision(ctx context.Context, s *observation, d cana
 				events = append(events, release.Event{Type: release.Warning, Message: text, Persistent: true})
 			}
 		case reconciler.NeedsUser(err), reconciler.IsRejected(err):
-			return canary.RefusedDecision(s.snapshot, d.Gates, effect, reconciler.Message(err)), reconciler.IsRejected(err), nil
+			return canary.RejectedEffectDecision(s.snapshot, d.Gates, effect, reconciler.Message(err)), reconciler.IsRejected(err), nil
 		case err != nil:
 			return d, false, err
 		}

@@ -143,7 +143,7 @@ func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now ti
 		Command: object.Annotations[canary.CommandAnnotation], OtherController: other,
 	}
 	s.dependencies = o.initialDependencies(object)
-	if other.Acts() && !canary.OwnRelease(object.Status) {
+	if other.Acts() && !canary.IsOwnRelease(object.Status) {
 		return s, nil // nothing else matters until it is gone
 	}
 	if err := o.findTargetConflict(ctx, s); err != nil {

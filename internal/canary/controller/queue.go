@@ -37,7 +37,7 @@ func Queued(reader client.Reader, indexed bool) queue.Kind { return releases.Que
 // queueState returns whether a release may start in addition to those in progress; nil if their number is not limited, or if no
 // release is to start.
 func (o *Observer) queueState(ctx context.Context, s *observation) (*release.QueueState, error) {
-	if !o.Queue.Limits() || !canary.MayStart(s.snapshot) {
+	if !o.Queue.Limits() || !canary.MayStartRelease(s.snapshot) {
 		return nil, nil
 	}
 	const pruned = false // the status of a Canary contains its queue entry with any schema

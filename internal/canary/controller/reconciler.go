@@ -112,7 +112,7 @@ func (r *Reconciler) reconcile(ctx context.Context, object *flaggerv1.Canary) (r
 		return r.frame.RetryLater(ctx, key, err)
 	}
 	r.memory.ResetBackoff(key, reconciler.LostRace)
-	releases.RecordOutcome(r.Queue, object, s.object, canary.WaitsInQueue(decision))
+	releases.RecordOutcome(r.Queue, object, s.object, canary.WaitsForQueueSlot(decision))
 	r.Reporter.Report(ctx, s.object, s.snapshot.Plan, s.snapshot.Status.Phase, decision)
 	r.updateMetrics(s, decision)
 	r.countEnding(s.snapshot.Plan, decision, s.snapshot.Now)
@@ -143,7 +143,7 @@ func (r *Reconciler) observeWithMemory(ctx context.Context, object *flaggerv1.Ca
 	if err != nil {
 		return nil, err
 	}
-	if !other.Acts() || canary.OwnRelease(object.Status) {
+	if !other.Acts() || canary.IsOwnRelease(object.Status) {
 		if err := r.checkNewest(ctx, object, canary.HasTransitionEffects(object.Status.Phase)); err != nil {
 			return nil, err
 		}
@@ -183,7 +183,7 @@ func (r *Reconciler) reportFault(ctx context.Context, object *flaggerv1.Canary, 
 		Now: now, UID: string(object.UID), Generation: object.Generation, Status: *object.Status.DeepCopy(),
 		Plan: canary.Plan{Name: object.Name, Namespace: object.Namespace, Target: object.Spec.TargetRef.Name},
 	}}
-	decision := canary.FaultedDecision(s.snapshot, reconciler.PanicMessage("release", fault))
+	decision := canary.FaultDecision(s.snapshot, reconciler.PanicMessage("release", fault))
 	if _, err := r.writeStatus(ctx, s, decision, r.memory.explain(key, decision, s.snapshot, now)); err != nil {
 		return err
 	}
