@@ -20,13 +20,13 @@ func Next(s Snapshot) Decision {
 // status.serin; from then on only Flagger acts on it.
 func decideWithOtherController(s Snapshot) Decision {
 	if s.Deleting || s.Plan.Suspended || !IsOwnRelease(s.Status) {
-		return yieldToOtherController(s)
+		return cedeToOtherController(s)
 	}
 	alone := s
 	alone.OtherController = OtherController{}
 	d, ok := limitToRollback(alone, decide(alone))
 	if !ok {
-		return yieldToOtherController(s)
+		return cedeToOtherController(s)
 	}
 	return withOtherController(s, fillInDecision(alone, d))
 }

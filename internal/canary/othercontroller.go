@@ -82,9 +82,9 @@ func increasesExposure(s Snapshot, d Decision) bool {
 	})
 }
 
-// yieldToOtherController leaves everything to the other controller, including the status, because a write would trigger the other
+// cedeToOtherController leaves everything to the other controller, including the status, because a write would trigger the other
 // controller. Serin continues automatically when the other controller is gone.
-func yieldToOtherController(s Snapshot) Decision {
+func cedeToOtherController(s Snapshot) Decision {
 	gate := release.NewWaitingGate("peer", release.ByUser, s.OtherController.Message())
 	gate.Until = s.OtherController.Until
 	gates := release.Gates{gate}
@@ -96,7 +96,7 @@ func yieldToOtherController(s Snapshot) Decision {
 
 // withOtherController adds to a decision what users have to know about the other controller.
 func withOtherController(s Snapshot, d Decision) Decision {
-	other := yieldToOtherController(s)
+	other := cedeToOtherController(s)
 	d.Gates = slices.Concat(other.Gates, d.Gates)
 	d.Events = slices.Concat(other.Events, d.Events)
 	return wakeNoLaterThan(d, other.Wake)

@@ -147,9 +147,9 @@ func withQueue(serin *argov1.SerinStatus, place *argov1.QueuePlace) *argov1.Seri
 	return &updated
 }
 
-// yieldQueueSlot returns the status of a release that could not start even with a slot: it retains its place in the
+// yieldInQueue returns the status of a release that could not start even with a slot: it retains its place in the
 // queue, but does not block the releases behind it.
-func yieldQueueSlot(s argov1.RolloutStatus) argov1.RolloutStatus {
+func yieldInQueue(s argov1.RolloutStatus) argov1.RolloutStatus {
 	if queue := queuePlace(s); queue != nil && !queue.Aside {
 		s.Serin = withQueue(s.Serin, &argov1.QueuePlace{Since: queue.Since, Aside: true})
 	}

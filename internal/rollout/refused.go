@@ -12,7 +12,7 @@ import (
 // RejectedReplicaSetDecision is the decision if the API server rejects the ReplicaSet of the template: nothing changes,
 // and a condition and an event contain the reason.
 func RejectedReplicaSetDecision(s Snapshot, name, why string) Decision {
-	status := yieldQueueSlot(*s.Status.DeepCopy())
+	status := yieldInQueue(*s.Status.DeepCopy())
 	message := fmt.Sprintf("Failed to create new replica set %q: %v", name, why)
 	status.Conditions = conditions(status.Conditions).withCondition(argov1.RolloutCondition{
 		Type: argov1.RolloutProgressing, Status: corev1.ConditionFalse, Reason: reasonCreateError, Message: message,
@@ -28,7 +28,7 @@ func RejectedReplicaSetDecision(s Snapshot, name, why string) Decision {
 // status is unchanged, and an event contains the reason.
 func RejectedEffectDecision(s Snapshot, gates release.Gates, message string) Decision {
 	return Decision{
-		Status: yieldQueueSlot(s.Status), Gates: append(release.Gates{release.NewFailedGate("refused", release.ByUser, message)}, gates...),
+		Status: yieldInQueue(s.Status), Gates: append(release.Gates{release.NewFailedGate("refused", release.ByUser, message)}, gates...),
 		Events: []release.Event{{Type: release.Warning, Reason: reasonReconciliation, Message: "Reconciliation failed with error: " + message, Persistent: true}},
 	}
 }
@@ -37,7 +37,7 @@ func RejectedEffectDecision(s Snapshot, gates release.Gates, message string) Dec
 // unchanged, an event contains the reason, and the Rollout is requeued when that cluster responds.
 func UnreachableClusterDecision(s Snapshot, gates release.Gates, message string) Decision {
 	return Decision{
-		Status: yieldQueueSlot(s.Status), Gates: append(release.Gates{release.NewWaitingGate("router", release.ByCluster, message)}, gates...),
+		Status: yieldInQueue(s.Status), Gates: append(release.Gates{release.NewWaitingGate("router", release.ByCluster, message)}, gates...),
 		Events: []release.Event{{Type: release.Warning, Reason: reasonReconciliation, Message: "Reconciliation failed with error: " + message, Persistent: true}},
 	}
 }
@@ -46,7 +46,7 @@ func UnreachableClusterDecision(s Snapshot, gates release.Gates, message string)
 // after Next was called. Only its status is known then.
 func FaultDecision(s Snapshot, message string) Decision {
 	return Decision{
-		Status: yieldQueueSlot(s.Status), Gates: release.Gates{release.NewFailedGate("fault", release.ByUser, message)},
+		Status: yieldInQueue(s.Status), Gates: release.Gates{release.NewFailedGate("fault", release.ByUser, message)},
 		Events: []release.Event{{Type: release.Warning, Reason: reasonReconciliation, Message: message, Persistent: true}},
 	}
 }
