@@ -70,7 +70,7 @@ const byTarget = "spec.targetRef"
 func IndexTargets(ctx context.Context, indexer client.FieldIndexer) error {
 	err := indexer.IndexField(ctx, &flaggerv1.Canary{}, byTarget, func(object client.Object) []string {
 		if c, ok := object.(*flaggerv1.Canary); ok {
-			return []string{targetOf(c)}
+			return []string{targetKey(c)}
 		}
 		return nil
 	})
@@ -80,7 +80,7 @@ func IndexTargets(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-func targetOf(c *flaggerv1.Canary) string {
+func targetKey(c *flaggerv1.Canary) string {
 	ref := c.Spec.TargetRef
 	if ref.Knative() {
 		return flaggerv1.KnativeGroup + "/" + ref.Name // its kind, Service, is ambiguous
@@ -233,12 +233,12 @@ func (o *Observer) canariesOfTarget(ctx context.Context, c *flaggerv1.Canary) ([
 	options := []client.ListOption{client.InNamespace(c.Namespace)}
 	if o.Indexed {
 		// Only identities are read, which never change: neither copies nor our own latest writes are needed.
-		options = append(options, client.MatchingFields{byTarget: targetOf(c)}, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
+		options = append(options, client.MatchingFields{byTarget: targetKey(c)}, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
 	}
 	if err := o.Client.List(ctx, &all, options...); err != nil {
 		return nil, fmt.Errorf("list the Canaries of %s: %w", c.Namespace, err)
 	}
-	return slices.DeleteFunc(all.Items, func(other flaggerv1.Canary) bool { return targetOf(&other) != targetOf(c) }), nil
+	return slices.DeleteFunc(all.Items, func(other flaggerv1.Canary) bool { return targetKey(&other) != targetKey(c) }), nil
 }
 
 // findTargetConflict sets the target conflict if an older Canary has the same target.
