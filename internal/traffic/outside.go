@@ -38,9 +38,9 @@ type Backing struct {
 
 // LoadBalancerAnswer is the answer to a LoadBalancerQuery.
 type LoadBalancerAnswer struct {
-	// Holds is true if everything is as desired.
-	Holds bool
-	// Reason why it does not hold, for users.
+	// Verified is true if the load balancers are as desired.
+	Verified bool
+	// Reason why they are not, for users.
 	Reason string
 	// Events for users.
 	Events []Event

@@ -68,7 +68,7 @@ func (a externalAnswer) dueQueries(query release.Query, now time.Time) []release
 	switch {
 	case a.answer == nil:
 		query.Since = a.since
-	case a.answer.Holds || now.Before(a.at.Add(negativeAnswerRetry)):
+	case a.answer.Verified || now.Before(a.at.Add(negativeAnswerRetry)):
 		return nil
 	default:
 		query.Since = a.at.Add(negativeAnswerRetry)
@@ -119,7 +119,7 @@ func (s *observation) useAnswer(answer *traffic.LoadBalancerAnswer) {
 		s.loadBalancerEvents = append(s.loadBalancerEvents, release.Event{Type: eventType(event.Warning), Reason: event.Reason, Message: event.Message, Persistent: true})
 	}
 	switch {
-	case !answer.Holds:
+	case !answer.Verified:
 		router.Confirmed, router.UnconfirmedReason = new(false), answer.Reason
 	case router.Confirmed == nil:
 		router.Confirmed = new(true)

@@ -86,7 +86,7 @@ func (p *fakeCluster) verified() *bool {
 var (
 	late = traffic.LoadBalancerAnswer{Reason: "it has weight 0, and 10 is wanted", Events: []traffic.Event{{Warning: true, Reason: "TargetGroupUnverified", Message: "it has weight 0, and 10 is wanted"}}}
 	held = traffic.LoadBalancerAnswer{
-		Holds: true, Events: []traffic.Event{{Reason: "TargetGroupVerified", Message: "it has the weights"}},
+		Verified: true, Events: []traffic.Event{{Reason: "TargetGroupVerified", Message: "it has the weights"}},
 		Balancers: []argov1.ALBStatus{{Ingress: "shop", LoadBalancer: argov1.AWSResourceRef{Name: "shop", ARN: "arn:shop"}}},
 	}
 )

@@ -66,7 +66,7 @@ func (v *Verifier) Send(ctx context.Context, _ queryrunner.Key, query release.Qu
 	defer cancel()
 	found := v.answer(ctx, request)
 	outcome := release.No
-	if found.Holds {
+	if found.Verified {
 		outcome = release.Yes
 	}
 	return release.Answer{Outcome: outcome, Text: found.Reason, Detail: found}
@@ -85,11 +85,11 @@ const (
 // answer verifies everything, so that each event is reported, and stops at the first call that fails: the others would fail
 // too.
 func (v *Verifier) answer(ctx context.Context, q traffic.LoadBalancerQuery) traffic.LoadBalancerAnswer {
-	out := traffic.LoadBalancerAnswer{Holds: true}
+	out := traffic.LoadBalancerAnswer{Verified: true}
 	add := func(event traffic.Event) (proceed bool) {
 		out.Events = append(out.Events, event)
-		if event.Warning && out.Holds {
-			out.Holds, out.Reason = false, event.Message
+		if event.Warning && out.Verified {
+			out.Verified, out.Reason = false, event.Message
 		}
 		return event.Reason != reasonError
 	}

@@ -114,7 +114,7 @@ func TestWeightsAreVerifiedAcrossPagesAndListeners(t *testing.T) {
 		r.PageSize = size
 		useRegion(t, r)
 		got, answer := send(t, verifier(t), queryOfWeight20())
-		if !got.Holds || answer.Outcome != release.Yes || eventTexts(got) != "TargetGroupVerified: Ingress shop: load balancer has cart-canary=20 cart-stable=80" {
+		if !got.Verified || answer.Outcome != release.Yes || eventTexts(got) != "TargetGroupVerified: Ingress shop: load balancer has cart-canary=20 cart-stable=80" {
 			t.Fatalf("pages of %d: %+v", size, got)
 		}
 		want := argov1.ALBStatus{
@@ -171,7 +171,7 @@ func TestDifferencesAreReported(t *testing.T) {
 			c.change(r, &q)
 			useRegion(t, r)
 			got, answer := send(t, verifier(t), q)
-			if got.Holds || answer.Outcome != release.No || eventTexts(got) != c.want || !strings.HasSuffix(c.want, got.Reason) {
+			if got.Verified || answer.Outcome != release.No || eventTexts(got) != c.want || !strings.HasSuffix(c.want, got.Reason) {
 				t.Errorf("got %+v, want %s", got, c.want)
 			}
 		})
@@ -187,11 +187,11 @@ func TestEveryIngressIsVerified(t *testing.T) {
 	first.Ingress = "intranet"
 	q.Forwards = []traffic.Forward{first, q.Forwards[0]}
 	got, _ := send(t, verifier(t), q)
-	if got.Holds || len(got.Balancers) != 2 || len(got.Events) != 2 || got.Events[0].Reason != reasonUnverified || got.Events[1].Reason != reasonVerified {
+	if got.Verified || len(got.Balancers) != 2 || len(got.Events) != 2 || got.Events[0].Reason != reasonUnverified || got.Events[1].Reason != reasonVerified {
 		t.Errorf("got %+v", got)
 	}
 	r.Refuse = map[string]string{"DescribeLoadBalancers": "Throttling"}
-	if got, _ = send(t, verifier(t), q); got.Holds || len(got.Events) != 2 || got.Events[1].Reason != reasonWeight || got.Events[1].Message != "Failed to verify weight: "+got.Events[0].Message {
+	if got, _ = send(t, verifier(t), q); got.Verified || len(got.Events) != 2 || got.Events[1].Reason != reasonWeight || got.Events[1].Message != "Failed to verify weight: "+got.Events[0].Message {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -209,7 +209,7 @@ func TestCallsThatFail(t *testing.T) {
 			t.Setenv("AWS_DEFAULT_REGION", "")
 			t.Setenv(c.variable, c.value)
 			got, _ := send(t, verifier(t), queryOfWeight20())
-			if got.Holds || got.Events[0].Reason != reasonError || !strings.Contains(got.Reason, c.want) {
+			if got.Verified || got.Events[0].Reason != reasonError || !strings.Contains(got.Reason, c.want) {
 				t.Errorf("got %+v", got)
 			}
 			if strings.Contains(got.Reason, "hush") || strings.Contains(got.Reason, "AKID") {
@@ -273,7 +273,7 @@ func TestAServiceWithoutBindingsIsNotVerified(t *testing.T) {
 		if name == "of nodes" {
 			objects[2].(*unstructured.Unstructured).Object["spec"].(map[string]any)["targetType"] = "instance"
 		}
-		if got, _ := send(t, verifier(t, objects...), queryOfPods()); !got.Holds || len(r.Calls) > 0 {
+		if got, _ := send(t, verifier(t, objects...), queryOfPods()); !got.Verified || len(r.Calls) > 0 {
 			t.Errorf("%s: got %+v, and AWS received %v", name, got, r.Calls)
 		}
 	}
@@ -282,12 +282,12 @@ func TestAServiceWithoutBindingsIsNotVerified(t *testing.T) {
 func TestNoPodIsReady(t *testing.T) {
 	useRegion(t, &albtest.Region{})
 	objects := boundObjects()[1:]
-	if got, _ := send(t, verifier(t, objects...), queryOfPods()); got.Holds || got.Reason != "Service cart: no pod of new is ready" {
+	if got, _ := send(t, verifier(t, objects...), queryOfPods()); got.Verified || got.Reason != "Service cart: no pod of new is ready" {
 		t.Errorf("got %+v", got)
 	}
 	none := queryOfPods()
 	none.Backings[0].Pods = 0
-	if got, _ := send(t, verifier(t, objects...), none); !got.Holds {
+	if got, _ := send(t, verifier(t, objects...), none); !got.Verified {
 		t.Errorf("no pods are desired, but it waits for some: %+v", got)
 	}
 }
@@ -306,10 +306,10 @@ func TestBindingsThatCannotBeRead(t *testing.T) {
 	useRegion(t, &albtest.Region{})
 	resource := schema.GroupResource{Group: "elbv2.k8s.aws", Resource: "targetgroupbindings"}
 	got, _ := send(t, verifierOf(t, failingReader{err: apierrors.NewForbidden(resource, "", nil)}), queryOfPods())
-	if got.Holds || got.Reason != "The target groups of Service cart cannot be verified: the controller may not list TargetGroupBindings: give it that right" {
+	if got.Verified || got.Reason != "The target groups of Service cart cannot be verified: the controller may not list TargetGroupBindings: give it that right" {
 		t.Errorf("got %+v", got)
 	}
-	if got, _ = send(t, verifierOf(t, failingReader{err: apierrors.NewNotFound(resource, "")}), queryOfPods()); !got.Holds {
+	if got, _ = send(t, verifierOf(t, failingReader{err: apierrors.NewNotFound(resource, "")}), queryOfPods()); !got.Verified {
 		t.Errorf("the cluster does not know the kind, but it waits: %+v", got)
 	}
 }
