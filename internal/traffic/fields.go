@@ -32,8 +32,8 @@ func (f Fields) With(more Fields) Fields {
 	return out
 }
 
-// Whole are fields that a renderer writes as a whole.
-func Whole(names ...string) Fields {
+// WholeFields are fields that a renderer writes as a whole.
+func WholeFields(names ...string) Fields {
 	out := make(Fields, len(names))
 	for _, name := range names {
 		out[name] = Field{}
@@ -41,13 +41,13 @@ func Whole(names ...string) Fields {
 	return out
 }
 
-// By identifies objects in a list by the value of one field.
-func By(name string) func(was, now map[string]any) bool {
+// SameField identifies objects in a list by the value of one field.
+func SameField(name string) func(was, now map[string]any) bool {
 	return func(was, now map[string]any) bool { return was[name] == now[name] }
 }
 
-// Sole identifies objects in a list that has at most one.
-func Sole(_, _ map[string]any) bool { return true }
+// OnlyItem identifies objects in a list that has at most one.
+func OnlyItem(_, _ map[string]any) bool { return true }
 
 // FieldsOf are the fields of T, which a renderer copies from the spec of a release.
 func FieldsOf[T any]() Fields { return fieldsOf(reflect.TypeFor[T]()) }

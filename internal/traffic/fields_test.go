@@ -10,34 +10,34 @@ import (
 )
 
 func TestWriteFieldsPreservesUnknownFields(t *testing.T) {
-	entries := traffic.Field{Fields: traffic.Fields{"name": {}, "weight": {}, "options": {Fields: traffic.Whole("retries")}}}
+	entries := traffic.Field{Fields: traffic.Fields{"name": {}, "weight": {}, "options": {Fields: traffic.WholeFields("retries")}}}
 	byName := entries
-	byName.Same = traffic.By("name")
+	byName.Same = traffic.SameField("name")
 	for _, c := range []struct {
 		name            string
 		fields          traffic.Fields
 		was, want, then string
 	}{
 		{
-			"an unknown field", traffic.Whole("mine"),
+			"an unknown field", traffic.WholeFields("mine"),
 			`{mine: 1, theirs: 2}`, `{mine: 3}`, `{mine: 3, theirs: 2}`,
 		},
 		{
-			"a field that is no longer desired", traffic.Whole("mine"),
+			"a field that is no longer desired", traffic.WholeFields("mine"),
 			`{mine: 1, theirs: 2}`, `{}`, `{theirs: 2}`,
 		},
 		{
-			"a value that is written as a whole", traffic.Whole("labels"),
+			"a value that is written as a whole", traffic.WholeFields("labels"),
 			`{labels: {a: b, theirs: c}}`, `{labels: {a: b}}`, `{labels: {a: b}}`,
 		},
 		{
 			"inside of an object",
-			traffic.Fields{"mine": {Fields: traffic.Whole("a")}},
+			traffic.Fields{"mine": {Fields: traffic.WholeFields("a")}},
 			`{mine: {a: 1, theirs: 2}}`, `{mine: {a: 3}}`, `{mine: {a: 3, theirs: 2}}`,
 		},
 		{
 			"an object that is no longer desired",
-			traffic.Fields{"mine": {Fields: traffic.Whole("a")}},
+			traffic.Fields{"mine": {Fields: traffic.WholeFields("a")}},
 			`{mine: {a: 1, theirs: 2}}`, `{}`, `{}`,
 		},
 		{
@@ -63,7 +63,7 @@ func TestWriteFieldsPreservesUnknownFields(t *testing.T) {
 		},
 		{
 			"values that are not objects",
-			traffic.Fields{"list": byName, "mine": {Fields: traffic.Whole("a")}},
+			traffic.Fields{"list": byName, "mine": {Fields: traffic.WholeFields("a")}},
 			`{list: text, mine: [1]}`, `{list: [{name: a}], mine: {a: 1}}`, `{list: [{name: a}], mine: {a: 1}}`,
 		},
 	} {

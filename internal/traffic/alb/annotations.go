@@ -61,7 +61,7 @@ type httpHeaderConfig struct {
 
 // pathFields are the fields that Serin writes in the path of a managed route.
 var pathFields = traffic.Fields{"path": {}, "pathType": {}, "backend": {Fields: traffic.Fields{
-	"service": {Fields: traffic.Fields{"name": {}, "port": {Fields: traffic.Whole("name")}}},
+	"service": {Fields: traffic.Fields{"name": {}, "port": {Fields: traffic.WholeFields("name")}}},
 }}}
 
 // editor edits an Ingress of the user.

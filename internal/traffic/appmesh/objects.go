@@ -35,7 +35,7 @@ var (
 		"listeners": listeners, "serviceDiscovery": {Fields: discoveryFields}, "backends": backends, "logging": {Fields: loggingFields},
 	}
 	providerFields = traffic.Fields{"provider": {Fields: traffic.Fields{
-		"virtualRouter": {Fields: traffic.Fields{"virtualRouterRef": {Fields: traffic.Whole("name")}}},
+		"virtualRouter": {Fields: traffic.Fields{"virtualRouterRef": {Fields: traffic.WholeFields("name")}}},
 		"virtualNode":   {}, // never together with a router
 	}}}
 )
@@ -50,7 +50,7 @@ func embeddedFields(t traffic.Target) traffic.Fields {
 func embedded(t traffic.Target) []part {
 	node := func(name, service string) part {
 		return part{
-			kind: virtualNode, name: name, node: true, fields: nodeFields.With(traffic.Whole("meshName")),
+			kind: virtualNode, name: name, node: true, fields: nodeFields.With(traffic.WholeFields("meshName")),
 			spec: func(release.Route) (map[string]any, error) {
 				spec := nodeSpec(t, map[string]any{"portMapping": portMapping(t, int64(t.Canary.Spec.Service.Port))})
 				spec["meshName"] = t.Canary.Spec.Service.MeshName
@@ -85,7 +85,7 @@ func separate(t traffic.Target) []part {
 	node := func(name string, primary bool) part {
 		return part{
 			kind: virtualNode, name: name, node: true,
-			fields: nodeFields.With(traffic.Fields{"podSelector": {Fields: traffic.Whole("matchLabels")}}),
+			fields: nodeFields.With(traffic.Fields{"podSelector": {Fields: traffic.WholeFields("matchLabels")}}),
 			spec: func(release.Route) (map[string]any, error) {
 				listener := map[string]any{"portMapping": portMapping(t, podPort(t))}
 				timeout, err := perRequest(t)

@@ -16,23 +16,23 @@ import (
 // The fields of specs that Serin writes. Other tools may write all other fields.
 var (
 	mappingFields = traffic.Fields{
-		"portMapping": {Fields: traffic.Whole("port", "protocol")},
+		"portMapping": {Fields: traffic.WholeFields("port", "protocol")},
 		"timeout": {Fields: traffic.Fields{
 			"http": {Fields: requestTimeout}, "grpc": {Fields: requestTimeout},
 		}},
 	}
-	durationFields = traffic.Whole("unit", "value")
+	durationFields = traffic.WholeFields("unit", "value")
 	requestTimeout = traffic.Fields{"perRequest": {Fields: durationFields}}
-	listeners      = traffic.Field{Fields: mappingFields, Same: traffic.Sole} // a node and a router have one
+	listeners      = traffic.Field{Fields: mappingFields, Same: traffic.OnlyItem} // a node and a router have one
 
 	discoveryFields = traffic.Fields{
-		"dns":      {Fields: traffic.Whole("hostName", "hostname")},
+		"dns":      {Fields: traffic.WholeFields("hostName", "hostname")},
 		"cloudMap": {}, "awsCloudMap": {}, // never together with dns
 	}
-	loggingFields = traffic.Fields{"accessLog": {Fields: traffic.Fields{"file": {Fields: traffic.Whole("path")}}}}
+	loggingFields = traffic.Fields{"accessLog": {Fields: traffic.Fields{"file": {Fields: traffic.WholeFields("path")}}}}
 	backends      = traffic.Field{
 		Fields: traffic.Fields{"virtualService": {Fields: traffic.Fields{
-			"virtualServiceName": {}, "virtualServiceRef": {Fields: traffic.Whole("name")}, "virtualServiceARN": {},
+			"virtualServiceName": {}, "virtualServiceRef": {Fields: traffic.WholeFields("name")}, "virtualServiceARN": {},
 		}}},
 		Same: func(was, now map[string]any) bool { return backendName(was) == backendName(now) },
 	}
@@ -41,12 +41,12 @@ var (
 		"match": {Fields: traffic.Fields{
 			"prefix": {},
 			"headers": {
-				Fields: traffic.Fields{"name": {}, "match": {Fields: traffic.Whole("exact", "prefix", "suffix", "regex", "range")}},
-				Same:   traffic.By("name"),
+				Fields: traffic.Fields{"name": {}, "match": {Fields: traffic.WholeFields("exact", "prefix", "suffix", "regex", "range")}},
+				Same:   traffic.SameField("name"),
 			},
 		}},
 		"action": {Fields: traffic.Fields{"weightedTargets": {
-			Fields: traffic.Fields{"virtualNodeName": {}, "virtualNodeRef": {Fields: traffic.Whole("name")}, "virtualNodeARN": {}, "weight": {}},
+			Fields: traffic.Fields{"virtualNodeName": {}, "virtualNodeRef": {Fields: traffic.WholeFields("name")}, "virtualNodeARN": {}, "weight": {}},
 			Same:   func(was, now map[string]any) bool { return nodeOf(was) == nodeOf(now) },
 		}}},
 		"retryPolicy": {Fields: traffic.Fields{

@@ -15,19 +15,19 @@ import (
 // The fields of a route that Serin writes.
 var routeFields = traffic.Fields{
 	"conditions": {Fields: traffic.Fields{
-		"prefix": {}, "header": {Fields: traffic.Whole("name", "exact", "contains", "regex")},
+		"prefix": {}, "header": {Fields: traffic.WholeFields("name", "exact", "contains", "regex")},
 	}},
 	"services": {
 		Fields: traffic.Fields{
 			"name": {}, "port": {}, "weight": {},
 			"requestHeadersPolicy": {Fields: traffic.Fields{
-				"set": {Fields: traffic.Whole("name", "value"), Same: traffic.By("name")},
+				"set": {Fields: traffic.WholeFields("name", "value"), Same: traffic.SameField("name")},
 			}},
 		},
-		Same: traffic.By("name"),
+		Same: traffic.SameField("name"),
 	},
-	"timeoutPolicy": {Fields: traffic.Whole("response", "idle")},
-	"retryPolicy":   {Fields: traffic.Whole("count", "perTryTimeout", "retryOn")},
+	"timeoutPolicy": {Fields: traffic.WholeFields("response", "idle")},
+	"retryPolicy":   {Fields: traffic.WholeFields("count", "perTryTimeout", "retryOn")},
 }
 
 // idleTimeout is Contour's default. It is set explicitly together with a response timeout, so that the one does not change

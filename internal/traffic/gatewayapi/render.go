@@ -17,10 +17,10 @@ import (
 
 // The fields of the spec that Serin writes. Other tools may write names of rules, retries and all other fields.
 var (
-	backendFields  = traffic.Whole("group", "kind", "name", "namespace", "port")
-	headerFields   = traffic.Whole("type", "name", "value")
+	backendFields  = traffic.WholeFields("group", "kind", "name", "namespace", "port")
+	headerFields   = traffic.WholeFields("type", "name", "value")
 	modifierFields = traffic.Fields{
-		"add": {Fields: headerFields, Same: traffic.By("name")}, "set": {Fields: headerFields, Same: traffic.By("name")}, "remove": {},
+		"add": {Fields: headerFields, Same: traffic.SameField("name")}, "set": {Fields: headerFields, Same: traffic.SameField("name")}, "remove": {},
 	}
 	filters = traffic.Field{
 		Fields: traffic.Fields{
@@ -28,7 +28,7 @@ var (
 			"requestHeaderModifier":  {Fields: modifierFields},
 			"responseHeaderModifier": {Fields: modifierFields},
 			"urlRewrite": {Fields: traffic.Fields{
-				"hostname": {}, "path": {Fields: traffic.Whole("type", "replaceFullPath", "replacePrefixMatch")},
+				"hostname": {}, "path": {Fields: traffic.WholeFields("type", "replaceFullPath", "replacePrefixMatch")},
 			}},
 			"requestMirror": {Fields: traffic.Fields{"backendRef": {Fields: backendFields}}},
 			"cors":          {Fields: traffic.FieldsOf[gatewayv1.HTTPCORSFilter]()},
@@ -36,13 +36,13 @@ var (
 		Same: sameFilter,
 	}
 	matchFields = traffic.Fields{
-		"path": {Fields: traffic.Whole("type", "value")}, "method": {},
-		"headers":     {Fields: headerFields, Same: traffic.By("name")},
-		"queryParams": {Fields: headerFields, Same: traffic.By("name")},
+		"path": {Fields: traffic.WholeFields("type", "value")}, "method": {},
+		"headers":     {Fields: headerFields, Same: traffic.SameField("name")},
+		"queryParams": {Fields: headerFields, Same: traffic.SameField("name")},
 	}
 	grpcMatchFields = traffic.Fields{
-		"method":  {Fields: traffic.Whole("type", "service", "method")},
-		"headers": {Fields: headerFields, Same: traffic.By("name")},
+		"method":  {Fields: traffic.WholeFields("type", "service", "method")},
+		"headers": {Fields: headerFields, Same: traffic.SameField("name")},
 	}
 )
 
@@ -55,13 +55,13 @@ func (r Renderer) specFields(t traffic.Target, kind schema.GroupVersionKind) tra
 	rules := traffic.Fields{
 		"matches":     {Fields: matches},
 		"filters":     filters,
-		"backendRefs": {Fields: backendFields.With(traffic.Fields{"weight": {}, "filters": filters}), Same: traffic.By("name")},
+		"backendRefs": {Fields: backendFields.With(traffic.Fields{"weight": {}, "filters": filters}), Same: traffic.SameField("name")},
 	}
 	if r.version == V1 && kind.Kind == httpKind.Kind {
-		rules["timeouts"] = traffic.Field{Fields: traffic.Whole("request", "backendRequest")}
+		rules["timeouts"] = traffic.Field{Fields: traffic.WholeFields("request", "backendRequest")}
 	}
 	return traffic.Fields{
-		"parentRefs": {Fields: backendFields.With(traffic.Whole("sectionName"))},
+		"parentRefs": {Fields: backendFields.With(traffic.WholeFields("sectionName"))},
 		"hostnames":  {},
 		"rules":      {Fields: rules, Same: func(was, now map[string]any) bool { return role(t, was) == role(t, now) }},
 	}

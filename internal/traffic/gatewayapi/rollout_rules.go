@@ -162,7 +162,7 @@ func (e editor) setWeights(rule map[string]any, before []map[string]any, r relea
 			"port": portOf(existing.Get(serviceKind, e.t.Namespace, d.Service)), "weight": int64(d.Weight),
 		}
 		if i := slices.IndexFunc(before, func(was map[string]any) bool { return isService(was, d.Service) }); i >= 0 {
-			created = traffic.PreserveUnknownFields(created, before[i], backendFields.With(traffic.Whole("weight")))
+			created = traffic.PreserveUnknownFields(created, before[i], backendFields.With(traffic.WholeFields("weight")))
 		}
 		refs = append(refs, created)
 	}

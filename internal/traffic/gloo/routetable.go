@@ -17,7 +17,7 @@ import (
 func specFields(existing traffic.Objects) traffic.Fields {
 	destinations := traffic.Field{
 		Fields: traffic.Fields{
-			"destination": {Fields: traffic.Fields{"upstream": {Fields: traffic.Whole("name", "namespace")}}},
+			"destination": {Fields: traffic.Fields{"upstream": {Fields: traffic.WholeFields("name", "namespace")}}},
 			"weight":      {},
 		},
 		Same: func(was, now map[string]any) bool { return upstreamOf(was) == upstreamOf(now) },
@@ -26,7 +26,7 @@ func specFields(existing traffic.Objects) traffic.Fields {
 		Fields: traffic.Fields{
 			"inheritablePathMatchers": {},
 			"matchers": {Fields: traffic.Fields{
-				"headers": {Fields: traffic.Whole("name", "value", "regex"), Same: traffic.By("name")},
+				"headers": {Fields: traffic.WholeFields("name", "value", "regex"), Same: traffic.SameField("name")},
 			}},
 			"routeAction": {Fields: traffic.Fields{"multi": {Fields: traffic.Fields{"destinations": destinations}}}},
 		},

@@ -16,7 +16,7 @@ var patternKeys = []string{
 }
 
 // kubeFields are the fields of an Upstream with the address of a Service, and the selector of its pods.
-var kubeFields = traffic.Whole("serviceName", "serviceNamespace", "servicePort", "selector")
+var kubeFields = traffic.WholeFields("serviceName", "serviceNamespace", "servicePort", "selector")
 
 // renderUpstream renders the Upstream of one side. Its settings are those of the pattern, if one is named; otherwise other
 // tools may write them.

@@ -14,9 +14,9 @@ import (
 
 // The fields of the specs that Serin writes. Other tools may write subsets, exportTo and all other fields.
 var (
-	destinationRuleFields = traffic.Whole("host", "trafficPolicy")
+	destinationRuleFields = traffic.WholeFields("host", "trafficPolicy")
 
-	addressFields = traffic.Fields{"host": {}, "port": {Fields: traffic.Whole("number")}}
+	addressFields = traffic.Fields{"host": {}, "port": {Fields: traffic.WholeFields("number")}}
 	headerFields  = traffic.FieldsOf[flaggerv1.Headers]()
 )
 
@@ -36,7 +36,7 @@ func virtualServiceFields(t traffic.Target) traffic.Fields {
 				Same:   func(was, now map[string]any) bool { return hostOf(was) == hostOf(now) },
 			},
 			"mirror":           {Fields: addressFields},
-			"mirrorPercentage": {Fields: traffic.Whole("value")},
+			"mirrorPercentage": {Fields: traffic.WholeFields("value")},
 		},
 		Same: func(was, now map[string]any) bool { return role(t, was) == role(t, now) },
 	}

@@ -174,7 +174,7 @@ func (e editor) subsets(ref traffic.Ref, r release.Route, obj *unstructured.Unst
 		subset := map[string]any{"name": d.Service}
 		setHash(subset, d.Revision)
 		if i := slices.IndexFunc(all, func(was map[string]any) bool { return was["name"] == d.Service }); i >= 0 {
-			subset = traffic.PreserveUnknownFields(subset, all[i], traffic.Whole("name", "labels"))
+			subset = traffic.PreserveUnknownFields(subset, all[i], traffic.WholeFields("name", "labels"))
 		}
 		subsets = append(subsets, subset)
 	}

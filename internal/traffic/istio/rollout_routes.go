@@ -18,18 +18,18 @@ import (
 // The fields that Serin writes in the routes of steps and the destinations of experiments. The destinations of a mirror route
 // are copied from the user's.
 var (
-	experimentFields = traffic.Fields{"destination": {Fields: traffic.Whole("host")}, "weight": {}}
-	conditionFields  = traffic.Whole("exact", "prefix", "regex")
-	canaryFields     = traffic.Fields{"host": {}, "subset": {}, "port": {Fields: traffic.Whole("number")}}
+	experimentFields = traffic.Fields{"destination": {Fields: traffic.WholeFields("host")}, "weight": {}}
+	conditionFields  = traffic.WholeFields("exact", "prefix", "regex")
+	canaryFields     = traffic.Fields{"host": {}, "subset": {}, "port": {Fields: traffic.WholeFields("number")}}
 	stepMatches      = traffic.Field{Fields: traffic.Fields{
 		"headers": {}, "method": {Fields: conditionFields}, "uri": {Fields: conditionFields},
 	}}
 	headerRouteFields = traffic.Fields{
 		"name": {}, "match": stepMatches,
-		"route": {Fields: traffic.Fields{"destination": {Fields: canaryFields}, "weight": {}}, Same: traffic.Sole},
+		"route": {Fields: traffic.Fields{"destination": {Fields: canaryFields}, "weight": {}}, Same: traffic.OnlyItem},
 	}
 	mirrorRouteFields = traffic.Fields{
-		"name": {}, "match": stepMatches, "route": {}, "mirror": {Fields: canaryFields}, "mirrorPercentage": {Fields: traffic.Whole("value")},
+		"name": {}, "match": stepMatches, "route": {}, "mirror": {Fields: canaryFields}, "mirrorPercentage": {Fields: traffic.WholeFields("value")},
 	}
 )
 

@@ -22,7 +22,7 @@ var serviceKind = schema.GroupVersionKind{Group: "serving.knative.dev", Version:
 
 // specFields are the fields of the spec that Serin writes. Entries with a tag belong to the user.
 var specFields = traffic.Fields{"traffic": {
-	Fields: traffic.Whole("latestRevision", "revisionName", "percent", "tag"),
+	Fields: traffic.WholeFields("latestRevision", "revisionName", "percent", "tag"),
 	Same: func(was, now map[string]any) bool {
 		latest, _ := was["latestRevision"].(bool)
 		nowLatest, _ := now["latestRevision"].(bool)

@@ -24,11 +24,11 @@ const (
 
 // specFields are the fields of the spec that Serin writes. Other tools may write all other fields.
 var specFields = traffic.Fields{
-	"sources":      {Fields: traffic.Whole("match")},
-	"destinations": {Fields: traffic.Whole("match")},
+	"sources":      {Fields: traffic.WholeFields("match")},
+	"destinations": {Fields: traffic.WholeFields("match")},
 	"conf": {Fields: traffic.Fields{
 		"split": {
-			Fields: traffic.Whole("weight", "destination"),
+			Fields: traffic.WholeFields("weight", "destination"),
 			Same:   func(was, now map[string]any) bool { return tagOf(was) == tagOf(now) },
 		},
 		"destination": {}, // Kuma refuses a destination for all requests together with a split

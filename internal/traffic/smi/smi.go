@@ -34,7 +34,7 @@ const (
 const gatewaysAnnotation = "VirtualService.v1alpha3.networking.istio.io/spec.gateways"
 
 // specFields are the fields of the spec that Serin writes. Other tools may write matches and all other fields.
-var specFields = traffic.Fields{"service": {}, "backends": {Fields: traffic.Whole("service", "weight"), Same: traffic.By("service")}}
+var specFields = traffic.Fields{"service": {}, "backends": {Fields: traffic.WholeFields("service", "weight"), Same: traffic.SameField("service")}}
 
 // Renderer creates a TrafficSplit with the name of the apex.
 type Renderer struct {

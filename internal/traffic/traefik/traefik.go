@@ -19,7 +19,7 @@ var traefikServiceKind = schema.GroupVersionKind{Group: "traefik.io", Version: "
 // other fields.
 func specFields(t traffic.Target) traffic.Fields {
 	return traffic.Fields{"weighted": {Fields: traffic.Fields{"services": {
-		Fields: traffic.Whole("kind", "name", "namespace", "port", "weight"),
+		Fields: traffic.WholeFields("kind", "name", "namespace", "port", "weight"),
 		Same:   func(was, now map[string]any) bool { return isService(t, was, now["name"]) },
 	}}}}
 }
