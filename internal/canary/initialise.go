@@ -15,7 +15,7 @@ func initialise(s Snapshot) Decision {
 		effects = append(effects, HasFinalizer{Present: s.Plan.RevertOnDeletion})
 	}
 	effects = append(effects, ServicesExist{})
-	if s.Plan.Joins {
+	if s.Plan.RouteBeforePods {
 		effects = append(effects, RoutePrepared{})
 	}
 	effects = append(effects, PrimaryExists{ID: s.copyIDFor("initialise", s.Workload.Target.Revision), Follow: true})

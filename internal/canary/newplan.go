@@ -48,8 +48,8 @@ type Features struct {
 	Sticky bool
 	// ServiceMatch is what the route uses of spec.service.match.
 	ServiceMatch release.ServiceMatch
-	// Joins: pods can join the mesh only if its objects exist before the pods are created.
-	Joins bool
+	// RouteBeforePods: pods can join the mesh only if its objects exist before the pods are created.
+	RouteBeforePods bool
 }
 
 // NewPlan returns the plan of a Canary. It accepts every spec; ValidationErrors describes the settings that can never work.
@@ -80,7 +80,7 @@ func NewPlan(c *flaggerv1.Canary, settings Settings) Plan {
 	p.checkDurations(analysis)
 	p.Threshold = min(max(analysis.Threshold, 1), maxCount)
 	features := settings.Features(p.Provider)
-	p.Joins = features.Joins
+	p.RouteBeforePods = features.RouteBeforePods
 	p.readStrategy(analysis, features)
 	p.checkServiceMatch(c.Spec.Service.Match, features)
 	p.readChecks(analysis)

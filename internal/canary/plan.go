@@ -31,9 +31,9 @@ type Plan struct {
 	Provider string
 	// HasRouter is false where no router splits traffic (provider kubernetes).
 	HasRouter bool
-	// Joins is true if objects of the mesh must exist before the pods of the primary are created.
-	Joins    bool
-	Strategy Strategy
+	// RouteBeforePods is true if objects of the mesh must exist before the pods of the primary are created.
+	RouteBeforePods bool
+	Strategy        Strategy
 
 	// StepWeight or StepWeights are the weights of a weighted release, MaxWeight is the weight from which it is promoted, all 1 to
 	// 100.

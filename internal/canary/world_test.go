@@ -150,7 +150,7 @@ func testFeatures(provider string) canary.Features {
 	case "unheard-of":
 		return canary.Features{}
 	case "joined":
-		f.Joins = true
+		f.RouteBeforePods = true
 		return f
 	default:
 		return f

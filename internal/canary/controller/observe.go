@@ -311,7 +311,7 @@ func Features(routers traffic.Registry, c *flaggerv1.Canary, provider string) ca
 	f := renderer.Features(target)
 	return canary.Features{
 		Known: true, Weights: f.Weights, Matches: f.Matches, Mirror: f.Mirror, WeightedMirror: f.WeightedMirror, Sticky: f.Sticky, ServiceMatch: f.ServiceMatch,
-		Joins: slices.ContainsFunc(renderer.Refs(target, release.Route{}, nil), func(ref traffic.Ref) bool { return ref.SelectsPods }),
+		RouteBeforePods: slices.ContainsFunc(renderer.Refs(target, release.Route{}, nil), func(ref traffic.Ref) bool { return ref.SelectsPods }),
 	}
 }
 
