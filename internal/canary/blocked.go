@@ -32,11 +32,11 @@ func blockedDecision(s Snapshot, gates release.Gates) Decision {
 	targetLost := s.TargetConflict == "" && !s.Workload.Target.Found && s.Workload.Problem != "" && s.isRouteObserved() && s.currentWeight() > 0 && s.primaryCanServe()
 	switch {
 	case !targetLost:
-		return pauseDeadline(s, withBlockedCondition(s, gates))
+		return stopDeadline(s, withBlockedCondition(s, gates))
 	case hasUnrecordedTraffic(s):
 		return recordUnrecordedTraffic(s)
 	default:
-		return pauseDeadline(s, withBlockedCondition(s, gates, TrafficWeight{}))
+		return stopDeadline(s, withBlockedCondition(s, gates, TrafficWeight{}))
 	}
 }
 

@@ -59,7 +59,7 @@ func decide(s Snapshot) Decision {
 	if gates := blockingReasons(s); len(gates) > 0 {
 		return blockedDecision(s, gates)
 	}
-	if resumedAfterPause(s) {
+	if deadlineMustRestart(s) {
 		return s.edit().addStamps(release.StampSince).decision(nil)
 	}
 	switch s.Status.Phase {
@@ -89,5 +89,5 @@ func decide(s Snapshot) Decision {
 func suspendedDecision(s Snapshot) Decision {
 	gate := release.NewWaitingGate("suspended", release.ByUser, "spec.suspend is true: set it to false to resume the Canary")
 	gate.Events = []release.Event{{Type: release.Normal, Message: "skipping canary run as object is suspended", Persistent: true}}
-	return pauseDeadline(s, keepStatus(s, release.Gates{gate}))
+	return stopDeadline(s, keepStatus(s, release.Gates{gate}))
 }

@@ -78,9 +78,9 @@ func equalUnreadiness(a, b *flaggerv1.UnreadyWorkload) bool {
 	return a.Since.Equal(&b.Since) && a.Updated == b.Updated && a.Ready == b.Ready && a.Available == b.Available
 }
 
-// pauseDeadline stops the deadline while the release is suspended or blocked: Serin changes nothing in that time, so the
+// stopDeadline stops the deadline while the release is suspended or blocked: Serin changes nothing in that time, so the
 // workload may not be able to make progress.
-func pauseDeadline(s Snapshot, d Decision) Decision {
+func stopDeadline(s Snapshot, d Decision) Decision {
 	if d.Status.Serin == nil || d.Status.Serin.Since == nil || !hasDeadline(d.Status.Phase) {
 		return d
 	}
@@ -89,8 +89,8 @@ func pauseDeadline(s Snapshot, d Decision) Decision {
 	return d
 }
 
-// resumedAfterPause reports whether pauseDeadline stopped the deadline and the release continues now, so that the deadline
+// deadlineMustRestart reports whether stopDeadline stopped the deadline and the release continues now, so that the deadline
 // restarts.
-func resumedAfterPause(s Snapshot) bool {
+func deadlineMustRestart(s Snapshot) bool {
 	return s.serin().Since == nil && hasDeadline(s.Status.Phase) && !s.statusFromOtherController()
 }
