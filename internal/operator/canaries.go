@@ -83,7 +83,7 @@ func (p process) wireCanaryController(endpointsUnread string, otherController *w
 			Client: mgr.GetClient(), Workloads: &workload.Workloads{Client: consistent, Reader: mgr.GetAPIReader(), Options: f.WorkloadOptions()},
 			Routers: f.Routers(), Applier: newRouteApplier(consistent, mgr.GetAPIReader(), routes), Settings: settings, Queue: p.queue,
 			MetricTypes: p.services.TemplateTypes(), Indexed: true,
-			EndpointsUnread: endpointsUnread, OtherController: otherController, Rival: p.conflicts.conflictingRollout,
+			EndpointsUnread: endpointsUnread, OtherController: otherController, FindConflict: p.conflicts.conflictingRollout,
 		},
 		Reader: mgr.GetAPIReader(), Clock: clk, Queries: queries, Reporter: reporter, Metrics: p.metrics, Health: p.reportHealth,
 		Shards: p.shards.held(),

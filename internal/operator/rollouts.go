@@ -184,7 +184,7 @@ func (p process) newRolloutObserver(
 		Client: clients.consistent, Reader: reader, Routers: p.flags.Routers(),
 		Applier:    &traffic.Applier{Client: clients.consistent, Groups: clients.istio.clients},
 		Runs:       runs,
-		InstanceID: p.flags.Argo.InstanceID, Rival: p.conflicts.conflictingCanary, OtherController: otherController, Queries: queries, Queue: p.queue, EndpointsUnread: unread,
+		InstanceID: p.flags.Argo.InstanceID, FindConflict: p.conflicts.conflictingCanary, OtherController: otherController, Queries: queries, Queue: p.queue, EndpointsUnread: unread,
 		Resync: time.Duration(p.flags.Argo.RolloutResync) * time.Second, MarkedKinds: marked,
 	}, nil
 }

@@ -41,9 +41,9 @@ type Observer struct {
 	MetricTypes []string
 	// Indexed is true if Client has the index of IndexTargets.
 	Indexed bool
-	// Rival returns a message if something other than a Canary releases the target of a Canary; empty: nothing does. A nil function:
+	// FindConflict returns a message if something other than a Canary releases the target of a Canary; empty: nothing does. A nil function:
 	// nothing can.
-	Rival func(ctx context.Context, c *flaggerv1.Canary) (string, error)
+	FindConflict func(ctx context.Context, c *flaggerv1.Canary) (string, error)
 	// Queue is the queue of releases beyond the maximum number in progress; nil: there is no maximum. Add registers the Canaries of
 	// the process.
 	Queue *queue.Queue
@@ -254,10 +254,10 @@ func (o *Observer) findTargetConflict(ctx context.Context, s *observation) error
 			return nil
 		}
 	}
-	if o.Rival == nil {
+	if o.FindConflict == nil {
 		return nil
 	}
-	s.snapshot.TargetConflict, err = o.Rival(ctx, s.object)
+	s.snapshot.TargetConflict, err = o.FindConflict(ctx, s.object)
 	s.needsRetry = s.needsRetry || s.snapshot.TargetConflict != "" // no watch of this controller notifies of the deletion of the other
 	return err
 }

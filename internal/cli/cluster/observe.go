@@ -103,7 +103,7 @@ func (s *Session) observeCanary(ctx context.Context, l *cachedReader, object *fl
 		observer := controller.Observer{
 			Client: reader, Workloads: &workload.Workloads{Client: reader, Reader: reader, Options: options},
 			Routers: routers, Applier: &traffic.Applier{Client: reader, Live: reader}, Settings: settings, Queue: newQueue(flags.concurrencyLimits(canaryTurnMessage(object)), flags, l), MetricTypes: metricTypes,
-			Rival: func(ctx context.Context, c *flaggerv1.Canary) (string, error) { return conflictingRollout(ctx, l, c) }, Indexed: l.hasMany,
+			FindConflict: func(ctx context.Context, c *flaggerv1.Canary) (string, error) { return conflictingRollout(ctx, l, c) }, Indexed: l.hasMany,
 		}
 		snapshot, err := observer.Snapshot(ctx, input, now)
 		denied := reader.deniedKinds()

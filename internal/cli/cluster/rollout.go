@@ -28,7 +28,7 @@ func rolloutObserver(ctx context.Context, reader *cachedReader, object *argov1.R
 		Client: reader, Reader: reader, Routers: flags.Routers(), Applier: &traffic.Applier{Client: reader, Groups: reader.remoteClients(ctx, object, flags)}, InstanceID: instance, AnswersFromStatus: true,
 		Queue: newQueue(flags.concurrencyLimits(rolloutTurnMessage(object)), flags, reader),
 		Runs:  &launch.Launcher{Client: reader, ClusterTemplates: reader, APIReader: reader, InstanceID: instance},
-		Rival: func(ctx context.Context, object *argov1.Rollout) (string, error) {
+		FindConflict: func(ctx context.Context, object *argov1.Rollout) (string, error) {
 			canary, err := operator.ConflictingCanary(ctx, reader, object)
 			if isUnknownKind(err) {
 				return "", nil

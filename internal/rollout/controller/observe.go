@@ -30,9 +30,9 @@ type Observer struct {
 	Applier *traffic.Applier
 	// InstanceID of the controller: objects of other instances are ignored. Empty: it has none.
 	InstanceID string
-	// Rival returns a message about another object that releases the workload of a Rollout; empty: there is none. A nil function:
+	// FindConflict returns a message about another object that releases the workload of a Rollout; empty: there is none. A nil function:
 	// there can be none.
-	Rival func(ctx context.Context, object *argov1.Rollout) (string, error)
+	FindConflict func(ctx context.Context, object *argov1.Rollout) (string, error)
 	// OtherController detects another controller that acts on the same objects; nil: it is not detected.
 	OtherController *watching.OtherController
 	// Queries sends queries of type traffic.LoadBalancerQuery about load balancers outside the cluster; nil: there are no queries.

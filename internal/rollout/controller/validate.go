@@ -20,14 +20,14 @@ func (o *Observer) validate(ctx context.Context, s *observation) error {
 	spec := s.object.Spec
 	spec.Selector = s.spec.Selector // that of the workload, if the Rollout has none
 	problems := rollout.Validate(spec, s.workload.referencedWorkload(s.spec))
-	if len(problems) == 0 && o.Rival != nil && spec.WorkloadRef != nil {
-		rival, err := o.Rival(ctx, s.object)
+	if len(problems) == 0 && o.FindConflict != nil && spec.WorkloadRef != nil {
+		conflict, err := o.FindConflict(ctx, s.object)
 		if err != nil {
 			return err
 		}
-		if rival != "" {
+		if conflict != "" {
 			s.needsRetry = true // this controller has no watch that notifies when the other object is deleted
-			problems = append(problems, field.Invalid(field.NewPath("spec", "workloadRef", "name"), spec.WorkloadRef.Name, rival))
+			problems = append(problems, field.Invalid(field.NewPath("spec", "workloadRef", "name"), spec.WorkloadRef.Name, conflict))
 		}
 	}
 	if len(problems) == 0 {
