@@ -89,7 +89,7 @@ func waitInQueue(f facts) Decision {
 		d.Gates = append(release.Gates{f.QueueSlot.Gate()}, d.Gates...)
 		status.Phase, status.Message = argov1.RolloutPhaseProgressing, textInQueue
 	}
-	if queue := queuePlace(f.storedStatus); !f.Pruned {
+	if queue := queuePlace(f.storedStatus); !f.QueuePlacePruned {
 		place := argov1.QueuePlace{Since: metav1.NewMicroTime(f.Now), Aside: f.Spec.Paused}
 		if queue != nil {
 			place.Since = queue.Since

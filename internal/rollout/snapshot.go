@@ -54,8 +54,8 @@ type Snapshot struct {
 	FormerWorkloads []string
 	// QueueSlot contains whether the release may start; nil if the number of concurrent releases is not limited.
 	QueueSlot *release.QueueState
-	// Pruned is true if the status is known to be stored without a place in the queue.
-	Pruned bool
+	// QueuePlacePruned is true if the status is known to be stored without a place in the queue.
+	QueuePlacePruned bool
 }
 
 // ReplicaSet is a ReplicaSet that the Rollout owns.

@@ -32,7 +32,7 @@ func (o *Observer) observeQueueSlot(ctx context.Context, s *observation) (err er
 	if !o.Queue.Limits() || !rollout.MayStartRelease(s.snapshot) {
 		return nil
 	}
-	s.snapshot.Pruned = o.memory.losesPlace()
-	s.snapshot.QueueSlot, err = o.Queue.MayStart(ctx, rollout.QueueEntryOf(s.object), s.snapshot.Pruned, s.snapshot.Now)
+	s.snapshot.QueuePlacePruned = o.memory.losesPlace()
+	s.snapshot.QueueSlot, err = o.Queue.MayStart(ctx, rollout.QueueEntryOf(s.object), s.snapshot.QueuePlacePruned, s.snapshot.Now)
 	return err
 }
