@@ -32,8 +32,8 @@ const (
 	MaxGateQuery   = 1 << 10
 )
 
-// Explanations configures when a status is written only to show the reason of a wait.
-type Explanations struct {
+// ExplanationPolicy configures when a status is written only to show the reason of a wait.
+type ExplanationPolicy struct {
 	// WaitsFor returns the reason for which a gate waits, in the precision that users need; empty means none. A polled gate
 	// alternates between asking and waiting, and must return the same reason in both states.
 	WaitsFor func(StatusGate) string
@@ -49,7 +49,7 @@ type Explanations struct {
 // reasonNotice is the reason of a gate that passes, but has a message for users.
 const reasonNotice = "notice"
 
-// WaitsFor is the usual Explanations.WaitsFor. A gate that time opens needs no explanation: the write that began its wait
+// WaitsFor is the usual ExplanationPolicy.WaitsFor. A gate that time opens needs no explanation: the write that began its wait
 // shows it. A notice delays nothing, but users must be able to find it in the status.
 func WaitsFor(gate StatusGate) string {
 	switch {
@@ -173,7 +173,7 @@ type wait struct {
 
 // trackWait returns the current wait of a gate. It takes the beginning of the wait from before, the memory of this process, or
 // else from the status. An unasked gate has no state of its own and continues its previous wait.
-func (x Explanations) trackWait(before wait, gate StatusGate, unasked bool, shown StatusGate, now time.Time) wait {
+func (x ExplanationPolicy) trackWait(before wait, gate StatusGate, unasked bool, shown StatusGate, now time.Time) wait {
 	current, shownReason := wait{reason: x.WaitsFor(gate), since: now}, x.WaitsFor(shown)
 	switch {
 	case !before.since.IsZero() && (before.reason == current.reason || unasked):

@@ -18,7 +18,7 @@ var (
 )
 
 func newMemory() *Memory[struct{}] {
-	return &Memory[struct{}]{Explanations: Explanations{WaitsFor: WaitsFor}}
+	return &Memory[struct{}]{Explanations: ExplanationPolicy{WaitsFor: WaitsFor}}
 }
 
 func waiting(name string, opener release.Opener) release.Gates {

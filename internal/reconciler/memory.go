@@ -14,7 +14,7 @@ import (
 // never reconciled. A Memory is safe for concurrent use.
 type Memory[E any] struct {
 	// Explanations configures when a status is written only to show the reason of a wait.
-	Explanations Explanations
+	Explanations ExplanationPolicy
 
 	mu      sync.Mutex
 	entries map[types.NamespacedName]*entry[E]

@@ -49,7 +49,7 @@ const unreportedReadInterval = time.Minute
 const maxPodLists = 3
 
 func newMemory() *memory {
-	return &memory{Memory: reconciler.Memory[canaryMemory]{Explanations: reconciler.Explanations{WaitsFor: reconciler.WaitsFor}}}
+	return &memory{Memory: reconciler.Memory[canaryMemory]{Explanations: reconciler.ExplanationPolicy{WaitsFor: reconciler.WaitsFor}}}
 }
 
 // explain returns the gates that the status must show for a decision.

@@ -58,7 +58,7 @@ type externalAnswer struct {
 
 func newMemory() *memory {
 	return &memory{
-		Memory:          reconciler.Memory[rolloutMemory]{Explanations: reconciler.Explanations{WaitsFor: waitsFor, Detail: externalDetail, Complete: true}},
+		Memory:          reconciler.Memory[rolloutMemory]{Explanations: reconciler.ExplanationPolicy{WaitsFor: waitsFor, Detail: externalDetail, Complete: true}},
 		deletedRollouts: map[types.NamespacedName]*argov1.Rollout{},
 	}
 }
