@@ -134,10 +134,10 @@ func nextRollbackPoll(s Snapshot, attempt string) time.Time {
 	return next
 }
 
-// rolloutHookAsked is the gate that calls a rollout hook as soon as its window opens. The hooks of a window are called in
+// rolloutHookQueried is the gate that calls a rollout hook as soon as its window opens. The hooks of a window are called in
 // order, up to the first that refuses. The gate passes with any response: rolloutHookPassed evaluates it at the end of the
 // window.
-func rolloutHookAsked(hook flaggerv1.CanaryWebhook, precedingHooks []flaggerv1.CanaryWebhook) gate {
+func rolloutHookQueried(hook flaggerv1.CanaryWebhook, precedingHooks []flaggerv1.CanaryWebhook) gate {
 	return func(s Snapshot) release.Gate {
 		name := rolloutAskedGate + hook.Name
 		for _, preceding := range precedingHooks {

@@ -23,7 +23,7 @@ func evaluateWindow(s Snapshot, effects []release.Effect) Decision {
 	}
 	rollout := s.Plan.hooksOfType(flaggerv1.RolloutHook)
 	for i, hook := range rollout {
-		conditions = append(conditions, rolloutHookAsked(hook, rollout[:i]))
+		conditions = append(conditions, rolloutHookQueried(hook, rollout[:i]))
 	}
 	conditions = append(conditions, windowElapsed, routeConfirmed)
 	for _, hook := range s.Plan.hooksOfType(flaggerv1.RollbackHook) {
