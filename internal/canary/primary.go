@@ -31,14 +31,14 @@ func primaryLost(s Snapshot) bool {
 	return primary.Found && !primary.Ready && (primary.DeadlineExceeded || primary.Replicas > 0 && primary.Available == 0 || s.primaryUnpromoted())
 }
 
-// primaryHasTemplate reports whether the primary has the template of this run: the promotion was decided and has begun.
-func (s *Snapshot) primaryHasTemplate() bool {
+// primaryHasNewTemplate reports whether the primary has the template of this run: the promotion was decided and has begun.
+func (s *Snapshot) primaryHasNewTemplate() bool {
 	return s.Workload.Primary.Found && s.Workload.Primary.ID == s.promotionCopyID()
 }
 
 // primaryHasRolledBackTemplate reports whether the primary has, or had, the template that is being rolled back.
 func (s *Snapshot) primaryHasRolledBackTemplate() bool {
-	return s.Status.Phase == flaggerv1.CanaryPhasePromoting || s.primaryHasTemplate() || s.Workload.Primary.ID == s.restoreID()
+	return s.Status.Phase == flaggerv1.CanaryPhasePromoting || s.primaryHasNewTemplate() || s.Workload.Primary.ID == s.restoreID()
 }
 
 // primaryMessage explains why the primary is not ready.

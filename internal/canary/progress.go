@@ -19,7 +19,7 @@ func continueRelease(s Snapshot) Decision {
 		return continueRollback(s)
 	case s.hasCommand(CommandAbort):
 		return rollBackOnCommand(s)
-	case intent == "" && !s.Plan.SkipAnalysis && s.primaryHasTemplate():
+	case intent == "" && !s.Plan.SkipAnalysis && s.primaryHasNewTemplate():
 		// The promotion was decided, and the process stopped before it wrote the status.
 		return startPromotion(s.edit().addEffects(steadyStateEffects(s)...), nil)
 	case primaryBecameReady(s):

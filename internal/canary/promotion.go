@@ -209,7 +209,7 @@ func promotionFailedEvents(s Snapshot) []release.Event {
 // promoteWithoutAnalysis promotes without analysis: it updates the primary, then removes the traffic of the canary, if there is
 // any. Only the analysis is skipped: the pods of the new revision must become ready. The phase remains Progressing, as in Flagger.
 func promoteWithoutAnalysis(s Snapshot) Decision {
-	if !s.primaryHasTemplate() {
+	if !s.primaryHasNewTemplate() {
 		if d, ok := restartOnTargetChange(s); ok {
 			return d // the target changed before its revision was promoted
 		}

@@ -19,7 +19,7 @@ func (s *Snapshot) pinnedRevision() string {
 	target := s.Workload.Target
 	same := target.FlaggerHash == s.Status.LastAppliedSpec && sameConfigs(s.Workload.FlaggerConfigs, s.Status.TrackedConfigs)
 	switch phase := s.Status.Phase; {
-	case phase == flaggerv1.CanaryPhaseInitialized, phase == flaggerv1.CanaryPhaseSucceeded, s.primaryHasTemplate():
+	case phase == flaggerv1.CanaryPhaseInitialized, phase == flaggerv1.CanaryPhaseSucceeded, s.primaryHasNewTemplate():
 		same = same || s.Workload.SameTemplate
 	default: // during a run, and after a failed one, the template of the primary is that of an earlier revision
 		same = same || s.Status.LastAppliedSpec != "" && !s.Workload.NewestTemplateTime.After(s.Status.LastTransitionTime.Time)

@@ -26,7 +26,7 @@ func primaryHasAnalysedTemplate(s Snapshot) bool {
 	if s.Workload.Target.Revision == s.pinnedRevision() {
 		return s.Workload.SameTemplate
 	}
-	return s.primaryHasTemplate()
+	return s.primaryHasNewTemplate()
 }
 
 // rolledBackToUnpromoted reports whether a later run of the revision whose promotion had failed was rolled back: the traffic
@@ -104,7 +104,7 @@ func withdrawInheritedTraffic(s Snapshot) Decision {
 // again. A run that inherited traffic returns it first, see withdrawInheritedTraffic.
 func primaryBecameReady(s Snapshot) bool {
 	primary := s.Workload.Primary
-	return s.primaryUnpromoted() && s.serin().Unfinished != nil && !inheritsTraffic(s) && !s.primaryHasTemplate() && primary.Ready && primary.canServe()
+	return s.primaryUnpromoted() && s.serin().Unfinished != nil && !inheritsTraffic(s) && !s.primaryHasNewTemplate() && primary.Ready && primary.canServe()
 }
 
 // recordPrimary records the revision of such a primary.

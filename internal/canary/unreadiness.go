@@ -46,7 +46,7 @@ func runningDeadlines(s Snapshot, d Decision) (canary, primary bool) {
 	}
 	switch d.Status.Phase {
 	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:
-		return !s.primaryHasTemplate(), s.primaryHasTemplate()
+		return !s.primaryHasNewTemplate(), s.primaryHasNewTemplate()
 	case flaggerv1.CanaryPhasePromoting:
 		return true, true
 	case flaggerv1.CanaryPhaseFinalising:
