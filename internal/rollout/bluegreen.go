@@ -38,7 +38,7 @@ func decideBlueGreenStrategy(f facts, unreadable outcome) Decision {
 
 // restoreRouters restores the objects of routers: a blue-green strategy names none.
 func restoreRouters(f facts) outcome {
-	if !f.Router.HasStaleRouters {
+	if !f.Route.HasStaleRouters {
 		return outcome{}
 	}
 	return outcome{trafficEffects: []release.Effect{RouteRestored{RemoveCreated: isPromoted(f.Status)}}}
@@ -86,7 +86,7 @@ func awaitTargets(f facts) outcome {
 		return outcome{}
 	}
 	gate := release.NewWaitingGate(GateTargets, release.ByCluster, "load balancers have not registered the pods of the active Service yet")
-	return gateOutcome(awaitRouter(f, gate, f.Router.UnconfirmedReason))
+	return gateOutcome(awaitRouter(f, gate, f.Route.UnconfirmedReason))
 }
 
 // findSwitchPause returns the pause before the switch in a status; nil: none.
@@ -287,5 +287,5 @@ func blueGreenPromotionReason(f facts, a analyses, s argov1.RolloutStatus) strin
 // targetsUnconfirmed reports whether load balancers may not send requests to the pods of the active Service yet. They
 // confirm this only after the Service has switched.
 func targetsUnconfirmed(f facts) bool {
-	return f.routerUnconfirmed() || f.Router.ExternalLoadBalancer && f.selectedHash(f.Spec.Strategy.BlueGreen.ActiveService) != f.Hash
+	return f.routerUnconfirmed() || f.Route.ExternalLoadBalancer && f.selectedHash(f.Spec.Strategy.BlueGreen.ActiveService) != f.Hash
 }

@@ -251,7 +251,7 @@ func (f facts) templateOrStepsChanged() bool {
 // routerUnconfirmed reports whether a router has not applied the weights yet, or load balancers have not registered
 // the pods of the active Service yet.
 func (f facts) routerUnconfirmed() bool {
-	return f.usesRouter() && f.pluginsUnconfirmed || (f.usesRouter() || f.Spec.Strategy.BlueGreen != nil) && !valueOr(f.Router.Confirmed, true)
+	return f.usesRouter() && f.pluginsUnconfirmed || (f.usesRouter() || f.Spec.Strategy.BlueGreen != nil) && !valueOr(f.Route.Confirmed, true)
 }
 
 // observedWorkloadGeneration returns the generation of the workload that contains the template; empty if the Rollout

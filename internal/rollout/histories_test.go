@@ -138,7 +138,7 @@ func (w *world) performAction(t *rapid.T) {
 			c.Steps = c.Steps[:len(c.Steps)-1]
 		}
 	case "router":
-		w.router.Confirmed, w.router.ExternalLoadBalancer = drawOptional(t, "serves", true, false), rapid.Bool().Draw(t, "outside")
+		w.observedRoute.Confirmed, w.observedRoute.ExternalLoadBalancer = drawOptional(t, "serves", true, false), rapid.Bool().Draw(t, "outside")
 	case "endpoints":
 		if w.outdatedEndpoints = nil; drawBool(t, "late") {
 			w.outdatedEndpoints = w.endpoints()
@@ -245,7 +245,7 @@ func (w *world) hasExplicitScale() bool {
 func (w *world) finish(t *rapid.T) {
 	w.become, w.lives, w.verdict, w.outcome = nil, nil, argov1.AnalysisPhaseSuccessful, argov1.AnalysisPhaseSuccessful
 	clear(w.ready)
-	w.router.Confirmed, w.spec.Paused, w.outdatedEndpoints, w.endpointsUnreadable = nil, false, nil, false
+	w.observedRoute.Confirmed, w.spec.Paused, w.outdatedEndpoints, w.endpointsUnreadable = nil, false, nil, false
 	w.generation++
 	for range 40 {
 		w.status.Abort = false

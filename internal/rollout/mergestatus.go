@@ -30,8 +30,8 @@ func MergeStatusChanges(s Snapshot, d Decision) Decision {
 		if equalExceptExplanations(s.Status, d.Status) || !haveSameRoles(s.Status, d.Status) || s.lacksExperiment(d.Status) {
 			return d
 		}
-		if s.Router.Confirmed != nil && haveNewWeights(s.Status, d.Status) {
-			s.Router.Confirmed, s.Router.UnconfirmedReason = new(false), "" // no router has reported about the new weights yet
+		if s.Route.Confirmed != nil && haveNewWeights(s.Status, d.Status) {
+			s.Route.Confirmed, s.Route.UnconfirmedReason = new(false), "" // no router has reported about the new weights yet
 		}
 		s.Status = d.Status
 		next := Next(s)

@@ -170,9 +170,9 @@ func drawSnapshot(t *rapid.T) Snapshot {
 			s.Services[name] = service
 		}
 	}
-	s.Router.Confirmed, s.Router.ExternalLoadBalancer = drawOptional(t, "confirmed", true, false), drawBool(t, "outside")
+	s.Route.Confirmed, s.Route.ExternalLoadBalancer = drawOptional(t, "confirmed", true, false), drawBool(t, "outside")
 	if drawBool(t, "has a managed route") {
-		s.Router.ManagedRoutes = []string{drawOneOf(t, "managed route", "h", "m")}
+		s.Route.ManagedRoutes = []string{drawOneOf(t, "managed route", "h", "m")}
 	}
 	return s
 }

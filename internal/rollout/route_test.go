@@ -122,16 +122,16 @@ func TestSubsetsDoNotLoseTheirPods(t *testing.T) {
 	}{
 		{"the other revision has no pods yet", func(w *world) {
 			w.ready["hash-v2"] = 0
-			w.router = Router{CanaryHash: "hash-v1", StableHash: "hash-v1"}
+			w.observedRoute = Route{CanaryHash: "hash-v1", StableHash: "hash-v1"}
 		}, "hash-v1", "hash-v1", 0},
 		{"it has pods", func(w *world) {
-			w.router = Router{CanaryHash: "hash-v1", StableHash: "hash-v1"}
+			w.observedRoute = Route{CanaryHash: "hash-v1", StableHash: "hash-v1"}
 		}, "hash-v2", "hash-v1", 50},
 		{"the status was lost, and its stable revision never had pods", func(w *world) {
 			w.status.Canary.Weights, w.status.StableRS = nil, "hash-v0"
 			w.sets = append(w.sets, ReplicaSet{Name: "cart-hash-v0", Hash: "hash-v0", Created: w.tick()})
 			w.ready["hash-v0"] = 0
-			w.router = Router{CanaryHash: "hash-v2", StableHash: "hash-v1"}
+			w.observedRoute = Route{CanaryHash: "hash-v2", StableHash: "hash-v1"}
 		}, "hash-v2", "hash-v1", 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -161,7 +161,7 @@ func TestNoManagedRouteLeadsToAFormerRevision(t *testing.T) {
 	w.status.Canary.Weights = &argov1.TrafficWeights{
 		Canary: argov1.WeightDestination{Weight: 100, PodTemplateHash: "hash-v0"}, Stable: argov1.WeightDestination{PodTemplateHash: "hash-v1"},
 	}
-	w.router = Router{CanaryHash: "hash-v0", StableHash: "hash-v1", HasCanaryWeight: true}
+	w.observedRoute = Route{CanaryHash: "hash-v0", StableHash: "hash-v1", HasCanaryWeight: true}
 	w.route.Headers = nil
 	w.runControllers()
 	plan := planTraffic(observeFacts(w.snapshot(t)))
@@ -210,7 +210,7 @@ func TestALostStatusGivesNoWeightWithoutPods(t *testing.T) {
 		w := worldInFirstPause(t, 4, setWeight(50), setWeight(100), pauseFor(""))
 		w.ready["hash-v2"] = 1
 		w.status.Canary.Weights = nil
-		w.router.HasCanaryWeight = hasWeight
+		w.observedRoute.HasCanaryWeight = hasWeight
 		w.runControllers()
 		f := observeFacts(w.snapshot(t))
 		want := map[bool]int32{false: 0, true: 100}[hasWeight]
@@ -243,7 +243,7 @@ func TestALostStableServiceLosesNoRequest(t *testing.T) {
 			c.CanaryService, c.StableService, c.PingPong = "", "", &argov1.PingPongSpec{PingService: "ping", PongService: "pong"}
 			w.settle(t)
 			w.status.Canary.StablePingPong, w.status.Canary.Weights = "", nil
-			w.router.HasCanaryWeight = test.routeHasWeight
+			w.observedRoute.HasCanaryWeight = test.routeHasWeight
 			w.ready["hash-v1"] = test.stablePods
 			w.runControllers()
 			s := w.snapshot(t)

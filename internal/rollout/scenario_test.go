@@ -149,8 +149,8 @@ func (w *world) runCommand(t *testing.T, d *datadriven.TestData) {
 	case "experiment":
 		w.outcome = argov1.AnalysisPhase(word())
 	case "router":
-		w.router.Confirmed = map[string]*bool{"serves": new(true), "lags": new(false)}[word()]
-		w.router.ExternalLoadBalancer = d.HasArg("outside")
+		w.observedRoute.Confirmed = map[string]*bool{"serves": new(true), "lags": new(false)}[word()]
+		w.observedRoute.ExternalLoadBalancer = d.HasArg("outside")
 	case "endpoints":
 		w.setEndpoints(t, d)
 	case "turn":

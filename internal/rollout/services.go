@@ -63,7 +63,7 @@ func servesStableTraffic(f facts, canaryService string) bool {
 // weights yet. In this case, the Service is switched only when pods are available. Otherwise, it selects the new
 // revision from the start, so that load balancers register the pods before they receive a weight.
 func canaryServiceHasTraffic(f facts) bool {
-	return f.Router.HasCanaryWeight || recordedCanaryWeight(f.Status) > 0 || f.routerUnconfirmed()
+	return f.Route.HasCanaryWeight || recordedCanaryWeight(f.Status) > 0 || f.routerUnconfirmed()
 }
 
 // planServiceSelection makes a Service select the pods of a revision. If guarded, it waits until some pods are

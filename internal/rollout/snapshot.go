@@ -41,8 +41,8 @@ type Snapshot struct {
 	Experiments  []Experiment
 	// Pods are the pods of all ReplicaSets if a restart is due (see IsRestartDue); otherwise none.
 	Pods []Pod
-	// Router is the observed state of the route, if the strategy has one.
-	Router Router
+	// Route is the observed state of the route, if the strategy has one.
+	Route Route
 	// StepPlugins are the configured step plugins that the steps name, RouterPlugins the router plugins that trafficRouting
 	// names and that are not built in. Answers are the answers to calls of both.
 	StepPlugins   map[string]StepPlugin
@@ -131,8 +131,8 @@ type Pod struct {
 	Ready, Deleting bool
 }
 
-// Router is the observed state of the route of a Rollout.
-type Router struct {
+// Route is the observed state of the route of a Rollout.
+type Route struct {
 	// Confirmed is true if the routers have applied the weights, and external load balancers have confirmed the weights
 	// and targets that ExternalConfirmations returns; nil: routers cannot report it, or were not queried.
 	Confirmed *bool

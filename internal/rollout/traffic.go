@@ -37,7 +37,7 @@ type trafficPlan struct {
 func planTraffic(f facts) trafficPlan {
 	var t trafficPlan
 	recordedWeights := f.Status.Canary.Weights
-	if f.Router.HasStaleRouters || !f.usesRouter() && recordedWeights != nil {
+	if f.Route.HasStaleRouters || !f.usesRouter() && recordedWeights != nil {
 		t.trafficEffects = append(t.trafficEffects, RouteRestored{RemoveCreated: isPromoted(f.Status)})
 	}
 	if !f.usesRouter() || !f.stable.exists() {
@@ -144,7 +144,7 @@ func splitBeforePods(f facts, t trafficSplit, missing string) trafficSplit {
 	if _, stepping := pods.StepAt(steps, index); stepping {
 		t.weight = min(t.weight, pods.WeightAt(steps, *index))
 	}
-	if f.Status.Canary.Weights == nil && f.Router.HasCanaryWeight {
+	if f.Status.Canary.Weights == nil && f.Route.HasCanaryWeight {
 		return t // the revision has a weight that was not recorded
 	}
 	if recordedWeight := highestKnownWeight(f, nil, f.Hash); recordedWeight < t.weight {
@@ -249,7 +249,7 @@ func currentRouteServices(f facts) (canary, stable string) {
 // canaryDestination returns the revision that receives the canary weight. A subset that selects the stable revision
 // selects it until the other one has pods: a proxy may still have an earlier weight for it.
 func canaryDestination(f facts, t trafficSplit) string {
-	selected := f.findReplicaSet(f.Router.CanaryHash)
+	selected := f.findReplicaSet(f.Route.CanaryHash)
 	if t.weight == 0 && f.findReplicaSet(t.canary).Available == 0 && selected.Available > 0 && selected.Hash == f.stable.Hash {
 		return selected.Hash
 	}
@@ -272,7 +272,7 @@ func routedStableHash(f facts) string {
 	if recordedWeights := f.Status.Canary.Weights; recordedWeights != nil {
 		return recordedWeights.Stable.PodTemplateHash
 	}
-	return f.Router.StableHash
+	return f.Route.StableHash
 }
 
 // stableWeight returns the weight of the stable revision: all that no other destination has.
@@ -297,12 +297,12 @@ func RouteServices(c argov1.CanaryStrategy, stableService argov1.PingPongType, a
 // weight would otherwise lead to a revision without pods; nil: none.
 func weightsBeforeSwitch(f facts, weights argov1.TrafficWeights) *argov1.TrafficWeights {
 	recordedWeights := f.Status.Canary.Weights
-	if recordedCanaryWeight(f.Status) == 0 && f.Router.HasCanaryWeight {
+	if recordedCanaryWeight(f.Status) == 0 && f.Route.HasCanaryWeight {
 		// The revision that has the weight was not recorded: it is the stable one until the router is given other weights.
 		recordedWeights = weights.DeepCopy()
 		recordedWeights.Canary.PodTemplateHash = f.stable.Hash
 	}
-	if recordedWeights == nil || f.new.Available > 0 || recordedWeights.Canary.Weight <= weights.Canary.Weight && !f.Router.HasCanaryWeight ||
+	if recordedWeights == nil || f.new.Available > 0 || recordedWeights.Canary.Weight <= weights.Canary.Weight && !f.Route.HasCanaryWeight ||
 		recordedWeights.Canary.PodTemplateHash == weights.Canary.PodTemplateHash {
 		return nil
 	}
@@ -329,8 +329,8 @@ func routesForSplit(f facts, t trafficSplit) (headers []argov1.SetHeaderRoute, m
 		headers, mirrors = managedRoutes(f.steps(), f.Status.CurrentStepIndex)
 	}
 	if t.onlyExistingRoutes {
-		headers = slices.DeleteFunc(headers, func(h argov1.SetHeaderRoute) bool { return !slices.Contains(f.Router.ManagedRoutes, h.Name) })
-		mirrors = slices.DeleteFunc(mirrors, func(m argov1.SetMirrorRoute) bool { return !slices.Contains(f.Router.ManagedRoutes, m.Name) })
+		headers = slices.DeleteFunc(headers, func(h argov1.SetHeaderRoute) bool { return !slices.Contains(f.Route.ManagedRoutes, h.Name) })
+		mirrors = slices.DeleteFunc(mirrors, func(m argov1.SetMirrorRoute) bool { return !slices.Contains(f.Route.ManagedRoutes, m.Name) })
 	}
 	return headers, mirrors
 }
@@ -382,13 +382,13 @@ func confirmWeights(f facts, t trafficPlan) trafficPlan {
 		before.Verified = nil
 		unchanged = equality.Semantic.DeepEqual(before, recordedWeights)
 	}
-	recordedWeights.Verified = f.Router.Confirmed
-	if !unchanged && f.Router.Confirmed != nil {
+	recordedWeights.Verified = f.Route.Confirmed
+	if !unchanged && f.Route.Confirmed != nil {
 		recordedWeights.Verified = new(false)
 	}
 	t.recordedWeights = &recordedWeights
 	if recordedWeights.Verified != nil && !*recordedWeights.Verified {
-		reason := f.Router.UnconfirmedReason
+		reason := f.Route.UnconfirmedReason
 		if !unchanged {
 			reason = "" // the reason concerns the previous weights
 		}
@@ -410,7 +410,7 @@ func awaitRouter(f facts, gate release.Gate, reason string) release.Gate {
 		gate.Message += ": " + reason
 	}
 	gate.Until = f.Now.Add(routerRetryInterval)
-	if end := f.confirmationDeadline().Add(time.Nanosecond); f.Router.ExternalLoadBalancer && isPromoted(f.Status) && f.Now.Before(end) && end.Before(gate.Until) {
+	if end := f.confirmationDeadline().Add(time.Nanosecond); f.Route.ExternalLoadBalancer && isPromoted(f.Status) && f.Now.Before(end) && end.Before(gate.Until) {
 		gate.Until = end
 	}
 	return gate
@@ -426,7 +426,7 @@ func (t trafficPlan) recordWeights(f facts, status argov1.RolloutStatus) argov1.
 	if t.plugins.planned {
 		status.Serin = withRouterPlugins(status.Serin, t.plugins.route)
 	}
-	switch found, routing := f.Router.LoadBalancers, f.Spec.Strategy.Canary.TrafficRouting; {
+	switch found, routing := f.Route.LoadBalancers, f.Spec.Strategy.Canary.TrafficRouting; {
 	case len(found) == 0 || routing.ALB == nil:
 	case len(routing.ALB.Ingresses) > 0:
 		status.ALBs = found

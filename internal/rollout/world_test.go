@@ -46,7 +46,7 @@ type world struct {
 	outcome             argov1.AnalysisPhase
 	route               *TrafficRouted
 	headers             int // number of header routes before the last change
-	router              Router
+	observedRoute       Route
 	workload            *WorkloadScale
 	plugins             map[string]StepPlugin
 	replies             map[string]pluginBehavior
@@ -100,7 +100,7 @@ func (w *world) snapshot(t testingT) Snapshot {
 	s := Snapshot{
 		Now: w.now, Namespace: "shop", Name: "cart", UID: "uid", Generation: w.generation, RevisionAnnotation: w.revision, WorkloadGenerationAnnotation: w.workloadGeneration,
 		Spec: *w.spec.DeepCopy(), ValidationError: w.problem, ReplicaSets: slices.Clone(w.sets), Hash: "hash-" + w.template, Selector: "app=cart",
-		Services: w.observedServices(), AnalysisRuns: slices.Clone(w.runs), Experiments: slices.Clone(w.experiments), Router: w.router,
+		Services: w.observedServices(), AnalysisRuns: slices.Clone(w.runs), Experiments: slices.Clone(w.experiments), Route: w.observedRoute,
 		Workload: w.workload, StepPlugins: maps.Clone(w.plugins), RouterPlugins: maps.Clone(w.routerPlugins), Answers: maps.Clone(w.answers),
 	}
 	if err := json.Unmarshal(text, &s.Status); err != nil {
@@ -112,17 +112,17 @@ func (w *world) snapshot(t testingT) Snapshot {
 			t.Fatalf("%v", err)
 		}
 	}
-	s.Router.ManagedRoutes = nil
+	s.Route.ManagedRoutes = nil
 	if w.route != nil {
 		for _, h := range w.route.Headers {
-			s.Router.ManagedRoutes = append(s.Router.ManagedRoutes, h.Name)
+			s.Route.ManagedRoutes = append(s.Route.ManagedRoutes, h.Name)
 		}
 		for _, m := range w.route.Mirrors {
-			s.Router.ManagedRoutes = append(s.Router.ManagedRoutes, m.Name)
+			s.Route.ManagedRoutes = append(s.Route.ManagedRoutes, m.Name)
 		}
 	}
-	if weighed, backings := ExternalConfirmations(s); w.router.ExternalLoadBalancer && !weighed && len(backings) == 0 {
-		s.Router.Confirmed = nil
+	if weighed, backings := ExternalConfirmations(s); w.observedRoute.ExternalLoadBalancer && !weighed && len(backings) == 0 {
+		s.Route.Confirmed = nil
 	}
 	if MayStartRelease(s) {
 		s.QueueSlot = w.queueSlot
@@ -483,8 +483,8 @@ func (w *world) apply(t testingT, effect release.Effect) bool {
 		}
 		w.route = &e
 	case RouteRestored:
-		changed := w.route != nil || w.router.HasStaleRouters
-		w.route, w.router.HasStaleRouters = nil, false
+		changed := w.route != nil || w.observedRoute.HasStaleRouters
+		w.route, w.observedRoute.HasStaleRouters = nil, false
 		return changed
 	case AnalysisRunExists, AnalysisRunTerminated, AnalysisRunDeleted, ExperimentExists, ExperimentTerminated, ExperimentDeleted:
 		return w.applyAnalysisEffect(effect)

@@ -306,11 +306,11 @@ func (r Rollout) stable() Result {
 }
 
 func (r Rollout) route() Result {
-	confirmed := r.Snapshot.Router.Confirmed
+	confirmed := r.Snapshot.Route.Confirmed
 	routers := strings.Join(r.Routers, ", ")
 	switch {
 	case confirmed != nil && !*confirmed:
-		return failed("route", routers+": "+r.Snapshot.Router.UnconfirmedReason, "")
+		return failed("route", routers+": "+r.Snapshot.Route.UnconfirmedReason, "")
 	case confirmed != nil:
 		return passed("route", routers+": the weights are applied")
 	default:

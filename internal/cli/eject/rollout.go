@@ -79,7 +79,7 @@ func (r *Rollout) hasManagedServices() bool {
 			return true
 		}
 	}
-	return r.Snapshot.Router.HasStaleRouters
+	return r.Snapshot.Route.HasStaleRouters
 }
 
 // StrategyWithoutServices returns the merge patch of a strategy to one that names no Services and no routers. It is nil if there
@@ -188,7 +188,7 @@ func (r *Rollout) after(step Step) Release {
 	case ReleaseServices:
 		next.Object.Spec.Strategy = argov1.RolloutStrategy{Canary: &argov1.CanaryStrategy{}}
 	case AwaitServices:
-		next.Snapshot.Services, next.Snapshot.Router.HasStaleRouters = nil, false
+		next.Snapshot.Services, next.Snapshot.Route.HasStaleRouters = nil, false
 	case AwaitEndpoints:
 		next.MissingEndpoints = ""
 	case Delete, AwaitGone:

@@ -407,12 +407,12 @@ func (observed *Rollout) setWeights(revision *TreeRevision, r *Release) {
 	revision.DesiredWeight = &desired
 	switch {
 	case len(observed.Routers) > 0:
-		revision.ServedWeight, revision.ServedBy, revision.Confirmed = &served, ByRoute, s.Router.Confirmed
+		revision.ServedWeight, revision.ServedBy, revision.Confirmed = &served, ByRoute, s.Route.Confirmed
 	case !slices.Contains(observed.Assumed, release.WorkloadPart):
 		revision.ServedWeight, revision.ServedBy = &served, ByPods
 	}
 	if isNew && revision.Confirmed != nil && !*revision.Confirmed {
-		revision.Reason = s.Router.UnconfirmedReason
+		revision.Reason = s.Route.UnconfirmedReason
 	}
 }
 

@@ -81,11 +81,11 @@ func (w *rolloutCluster) snapshot() rollout.Snapshot {
 		Now: w.now, Namespace: w.namespace, Name: w.name, UID: "plan", Generation: w.generation, RevisionAnnotation: w.revision,
 		WorkloadGenerationAnnotation: w.workloadGeneration, Spec: *w.spec.DeepCopy(), Status: *w.status.DeepCopy(), ReplicaSets: slices.Clone(w.sets),
 		Hash: w.hash, StepHash: w.stepHash, Services: w.observedServices(), Answers: maps.Clone(w.answers),
-		Router: rollout.Router{ManagedRoutes: slices.Clone(w.managedRoutes)},
+		Route: rollout.Route{ManagedRoutes: slices.Clone(w.managedRoutes)},
 	}
 	s.Selector = metav1.FormatLabelSelector(w.spec.Selector)
 	if c := w.spec.Strategy.Canary; c != nil && c.TrafficRouting != nil {
-		s.Router.Confirmed = new(true)
+		s.Route.Confirmed = new(true)
 	}
 	if c := w.spec.Strategy.Canary; c != nil {
 		s.StepPlugins = map[string]rollout.StepPlugin{}

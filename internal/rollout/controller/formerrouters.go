@@ -40,7 +40,7 @@ func (o *Observer) observeFormerRouters(s *observation, managed []*unstructured.
 	for _, former := range s.formerRouters {
 		s.formerManagedRoutes = append(s.formerManagedRoutes, former.TrafficRouting.ManagedRoutes...)
 	}
-	s.snapshot.Router.HasStaleRouters = len(s.formerRouters) > 0
+	s.snapshot.Route.HasStaleRouters = len(s.formerRouters) > 0
 	return nil
 }
 

@@ -30,7 +30,7 @@ func (o *Observer) observeLoadBalancers(_ context.Context, s *observation) error
 		}
 		return nil
 	}
-	s.snapshot.Router.ExternalLoadBalancer = true
+	s.snapshot.Route.ExternalLoadBalancer = true
 	key := queryrunner.Key{NamespacedName: s.key(), UID: s.object.UID}
 	request, due := s.externalRequest()
 	if !due {
@@ -58,7 +58,7 @@ func (s *observation) useStoredAnswer() {
 	for _, gate := range shownGates(s.object.Status) {
 		if (gate.Name == rollout.GateRouteConfirmed && unverified || gate.Name == rollout.GateTargets) && gate.Verdict == string(release.Wait) {
 			_, reason, _ := strings.Cut(gate.Message, ": ")
-			s.snapshot.Router.Confirmed, s.snapshot.Router.UnconfirmedReason = new(false), reason
+			s.snapshot.Route.Confirmed, s.snapshot.Route.UnconfirmedReason = new(false), reason
 		}
 	}
 }
@@ -109,19 +109,19 @@ func newQuery(request traffic.LoadBalancerQuery) (release.Query, error) {
 
 // useAnswer adds an answer to the snapshot; nil: there is none yet.
 func (s *observation) useAnswer(answer *traffic.LoadBalancerAnswer) {
-	router := &s.snapshot.Router
+	route := &s.snapshot.Route
 	if answer == nil {
-		router.Confirmed, router.UnconfirmedReason = new(false), textFirstAnswerPending
+		route.Confirmed, route.UnconfirmedReason = new(false), textFirstAnswerPending
 		return
 	}
-	router.LoadBalancers = answer.Balancers
+	route.LoadBalancers = answer.Balancers
 	for _, event := range answer.Events {
 		s.loadBalancerEvents = append(s.loadBalancerEvents, release.Event{Type: eventType(event.Warning), Reason: event.Reason, Message: event.Message, Persistent: true})
 	}
 	switch {
 	case !answer.Verified:
-		router.Confirmed, router.UnconfirmedReason = new(false), answer.Reason
-	case router.Confirmed == nil:
-		router.Confirmed = new(true)
+		route.Confirmed, route.UnconfirmedReason = new(false), answer.Reason
+	case route.Confirmed == nil:
+		route.Confirmed = new(true)
 	}
 }

@@ -185,8 +185,8 @@ func TestAQueryThatCannotBeSentIsExplained(t *testing.T) {
 	p.settle()
 	reader := Observer{Client: p.client, Reader: p.client, Routers: p.reconciler.Routers, Applier: p.reconciler.Applier, Runs: p.reconciler.Runs, AnswersFromStatus: true}
 	beside, err := reader.Snapshot(p.Context(), p.rollout(), p.clock.Now())
-	if err != nil || beside.Router.Confirmed == nil || *beside.Router.Confirmed || beside.Router.UnconfirmedReason != "a defect in Serin" {
-		t.Errorf("an observer beside the process observes %+v: %v", beside.Router, err)
+	if err != nil || beside.Route.Confirmed == nil || *beside.Route.Confirmed || beside.Route.UnconfirmedReason != "a defect in Serin" {
+		t.Errorf("an observer beside the process observes %+v: %v", beside.Route, err)
 	}
 	p.explains("a defect in Serin")
 }

@@ -76,13 +76,13 @@ func (o *Observer) observeRoute(ctx context.Context, s *observation) error {
 		if err != nil {
 			return err
 		}
-		s.snapshot.Router.HasCanaryWeight = s.snapshot.Router.HasCanaryWeight || observed.Found && observed.Route.Canary > 0
-		s.snapshot.Router.ManagedRoutes = append(s.snapshot.Router.ManagedRoutes, observed.ManagedRoutes...)
-		s.snapshot.Router.CanaryHash = cmp.Or(s.snapshot.Router.CanaryHash, observed.CanaryHash)
-		s.snapshot.Router.StableHash = cmp.Or(s.snapshot.Router.StableHash, observed.StableHash)
+		s.snapshot.Route.HasCanaryWeight = s.snapshot.Route.HasCanaryWeight || observed.Found && observed.Route.Canary > 0
+		s.snapshot.Route.ManagedRoutes = append(s.snapshot.Route.ManagedRoutes, observed.ManagedRoutes...)
+		s.snapshot.Route.CanaryHash = cmp.Or(s.snapshot.Route.CanaryHash, observed.CanaryHash)
+		s.snapshot.Route.StableHash = cmp.Or(s.snapshot.Route.StableHash, observed.StableHash)
 		s.forwards = append(s.forwards, observed.Forwards...)
-		if verified := router.Verified(target, observed); verified != nil && (s.snapshot.Router.Confirmed == nil || !*verified) {
-			s.snapshot.Router.Confirmed, s.snapshot.Router.UnconfirmedReason = verified, observed.Reason
+		if verified := router.Verified(target, observed); verified != nil && (s.snapshot.Route.Confirmed == nil || !*verified) {
+			s.snapshot.Route.Confirmed, s.snapshot.Route.UnconfirmedReason = verified, observed.Reason
 		}
 	}
 	return nil
