@@ -85,10 +85,10 @@ func TestStoppedCommandEndsWithItsGroup(t *testing.T) {
 	go func() {
 		ended <- runProcess(ctx, []string{"sh", "-c", "sleep 1000 & a=$!; (trap '' TERM; sleep 1000) & echo $$ $a $!; wait"}, os.Environ(), out)
 	}()
-	<-out.written
+	waittest.Receive(t, "the command has written its process IDs", out.written)
 	cause := errors.New("time is over")
 	cancel(cause)
-	if err := <-ended; !errors.Is(err, cause) {
+	if err := waittest.Receive(t, "the command has ended", ended); !errors.Is(err, cause) {
 		t.Errorf("got %v", err)
 	}
 	pids := parsePIDs(t, out.String())

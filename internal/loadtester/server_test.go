@@ -68,7 +68,7 @@ func startTester(t *testing.T, change func(*Flags)) *runningTester {
 	lt.stop = func() {
 		once.Do(func() {
 			cancel()
-			if err := <-ended; err != nil {
+			if err := waittest.Receive(t, "the load tester has stopped", ended); err != nil {
 				t.Error(err)
 			}
 		})
@@ -229,7 +229,7 @@ func TestBackgroundTaskRunsOnceAtATime(t *testing.T) {
 			t.Fatal(got)
 		}
 	}
-	<-c.requests
+	waittest.Receive(t, "a request is sent", c.requests)
 	close(c.release)
 	lt.waitForLog("Ended task")
 	if len(c.requests) != 0 {
@@ -275,7 +275,8 @@ func TestRepeatedRequestDoesNotRepeatTheTask(t *testing.T) {
 		}
 	}
 	touch("go")
-	if a, b := <-first, <-second; a != b || a != "500 command bash failed: x: exit status 1" {
+	const answered = "the task is answered"
+	if a, b := waittest.Receive(t, answered, first), waittest.Receive(t, answered, second); a != b || a != "500 command bash failed: x: exit status 1" {
 		t.Errorf("got %s and %s", a, b)
 	}
 	touch("good")
@@ -286,7 +287,7 @@ func TestRepeatedRequestDoesNotRepeatTheTask(t *testing.T) {
 		{"", "200 x x x x"},
 		{"", "200 x x x x x"},
 	} {
-		if got := <-ask(c.key); got != c.want {
+		if got := waittest.Receive(t, answered, ask(c.key)); got != c.want {
 			t.Errorf("key %q: got %s, want %s", c.key, got, c.want)
 		}
 	}
@@ -317,7 +318,7 @@ func TestStoredResultsAreBounded(t *testing.T) {
 		if err != nil || !fresh {
 			t.Fatal(err)
 		}
-		<-current.done
+		waittest.Receive(t, "the run has ended", current.done)
 	}
 	if len(r.known) != maxStoredResults || len(r.storedNames) != maxStoredResults || len(r.known[r.storedNames[0]].result.output) > 4<<10 {
 		t.Errorf("%d runs are known, %d results are stored", len(r.known), len(r.storedNames))
@@ -330,7 +331,8 @@ func TestPanicFailsOnlyItsTask(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if <-current.done; current.result.err == nil || strings.Contains(current.result.err.Error(), "hunter2") {
+	waittest.Receive(t, "the run has ended", current.done)
+	if current.result.err == nil || strings.Contains(current.result.err.Error(), "hunter2") {
 		t.Errorf("got %v", current.result.err)
 	}
 	r.wait()
@@ -369,7 +371,7 @@ func TestShutdownStopsTasks(t *testing.T) {
 		return err
 	})
 	lt.stop()
-	if got := <-answers; got != "503 command bash failed: : the load tester is shutting down" {
+	if got := waittest.Receive(t, "the client is answered", answers); got != "503 command bash failed: : the load tester is shutting down" {
 		t.Errorf("got %s", got)
 	}
 	for _, n := range parsePIDs(t, string(pid)) {

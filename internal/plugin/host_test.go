@@ -238,7 +238,7 @@ func TestHangingCallDelaysNoOther(t *testing.T) {
 		t.Fatalf("the hanging call ended before the other one: %v", err)
 	default:
 	}
-	if err := <-hanging; err == nil || err.Error() != "Run rpc call error: no answer within 5s" {
+	if err := waittest.Receive(t, "the hanging call has ended", hanging); err == nil || err.Error() != "Run rpc call error: no answer within 5s" {
 		t.Errorf("got %v", err)
 	}
 	mustSucceed(t, h)
@@ -300,7 +300,7 @@ func TestFloods(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := <-flooded; err == nil {
+			if err := waittest.Receive(t, "the call has ended", flooded); err == nil {
 				t.Error("the call succeeded")
 			}
 			var memory runtime.MemStats
@@ -403,7 +403,7 @@ func TestReconfigure(t *testing.T) {
 	mustSucceed(t, h)
 	p := h.plugins[pluginKey{Step, "acme/test"}].process
 	h.Configure(ParseConfig(map[string]string{"stepPlugins": fmt.Sprintf("- {name: acme/test, location: 'file://%s', args: [step, changed]}", plugintest.Build(t))}))
-	<-p.ended.Done()
+	waittest.Receive(t, "the process has ended", p.ended.Done())
 	mustSucceed(t, h)
 	h.Configure(ParseConfig(nil))
 	if _, err := callStep(t, h, "shop", `{}`); !errors.Is(err, ErrNotConfigured) {
@@ -493,7 +493,7 @@ func TestClose(t *testing.T) {
 		hanging <- err
 	}()
 	h.Close()
-	if err := <-hanging; err == nil {
+	if err := waittest.Receive(t, "the hanging call has ended", hanging); err == nil {
 		t.Error("the call succeeded")
 	}
 	if _, err := callStep(t, h, "shop", `{}`); err == nil || errors.Is(err, context.DeadlineExceeded) {

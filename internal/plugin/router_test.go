@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/waittest"
 )
 
 // routedBy returns a Rollout whose router is a plugin with a configuration.
@@ -103,7 +104,7 @@ func TestRouterPluginDoesNotAnswer(t *testing.T) {
 	if !errors.As(err, &failed) || err.Error() != "SetWeight rpc call error: no answer within 2s" {
 		t.Fatalf("got %v", err)
 	}
-	<-p.ended.Done()
+	waittest.Receive(t, "the process has ended", p.ended.Done())
 	if _, err := h.CallRouter(t.Context(), routedBy(`{}`), weight); err != nil {
 		t.Errorf("the next call: %v", err)
 	}
