@@ -28,8 +28,8 @@ const (
 	// RoutedByAnnotation has, as JSON, the UID of the Rollout that routes with such an object and the configuration of its
 	// routers, so that its routes can be restored when it is deleted while no process watches. Only Serin sets it.
 	RoutedByAnnotation = "serin.dev/routed-by"
-	// ReplicasBeforeAnnotation is the number of replicas that a Deployment had before a Rollout with a workloadRef to it
-	// scaled it down. Only Serin sets it.
+	// ReplicasBeforeAnnotation is the largest number of replicas that a Deployment had before a Rollout with a workloadRef to
+	// it scaled it down. Only Serin sets it.
 	ReplicasBeforeAnnotation = "serin.dev/replicas-before"
 	// ScaleDownDeadlineAnnotation is the time from which a ReplicaSet may be scaled to zero, in RFC 3339 and UTC.
 	ScaleDownDeadlineAnnotation = "scale-down-deadline"

@@ -26,8 +26,9 @@ func (m managedObjects) scaleWorkload(ctx context.Context, s *observation, e rol
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	if annotations[argov1.ReplicasBeforeAnnotation] == "" {
-		annotations[argov1.ReplicasBeforeAnnotation] = strconv.Itoa(int(s.snapshot.Workload.SpecReplicas))
+	// A user may have scaled it up since it was scaled down first; fewer replicas may be the result of a part of the scale-down.
+	if current := int64(s.snapshot.Workload.SpecReplicas); current > recordedReplicas(annotations) {
+		annotations[argov1.ReplicasBeforeAnnotation] = strconv.FormatInt(current, 10)
 	}
 	annotations[argov1.ManagedByAnnotation] = s.object.Name
 	after.SetAnnotations(annotations)
@@ -39,6 +40,15 @@ func (m managedObjects) scaleWorkload(ctx context.Context, s *observation, e rol
 		s.workload.object = after
 	}
 	return changed, err
+}
+
+// recordedReplicas returns the replicas that a Deployment had before it was scaled down; 0: none are recorded.
+func recordedReplicas(annotations map[string]string) int64 {
+	replicas, err := strconv.ParseInt(annotations[argov1.ReplicasBeforeAnnotation], 10, 32)
+	if err != nil {
+		return 0
+	}
+	return replicas
 }
 
 // releaseWorkload restores the replicas of a Deployment: those that it had, or those of the Rollout if these are more. If a
@@ -57,7 +67,7 @@ func (m managedObjects) releaseWorkload(ctx context.Context, owner *argov1.Rollo
 		return false, nil
 	}
 	after := before.DeepCopy()
-	replicas, _ := strconv.ParseInt(annotations[argov1.ReplicasBeforeAnnotation], 10, 32)
+	replicas := recordedReplicas(annotations)
 	if owner.Spec.Replicas != nil {
 		replicas = max(replicas, int64(*owner.Spec.Replicas))
 	}

@@ -89,7 +89,7 @@ func TestTheReplicasOfADeploymentAreRestored(t *testing.T) {
 					t.Fatalf("applied again at a later revision, the Deployment has %d replicas in addition to the Rollout", replicas)
 				}
 				leave(p)
-				p.verifyLenderRestored()
+				p.verifyLenderRestored(3)
 			})
 		}
 	}
@@ -117,7 +117,41 @@ func TestAPartOfTheReplicasOfADeploymentIsRestored(t *testing.T) {
 	was := p.rollout()
 	p.deleteRollout()
 	p.reconciler.AffectedReleases(t.Context(), schema.GroupKind{Group: argov1.GroupName, Kind: argov1.RolloutKind}, was, nil)
-	p.verifyLenderRestored()
+	p.verifyLenderRestored(3)
+}
+
+// TestADeploymentIsRestoredToTheLargerNumberOfReplicas: to its own, although the Rollout has fewer by now, or to those of the Rollout.
+// Its own are the most that it had while the Rollout referred to it: a user may have scaled it up before Serin scaled it down again.
+func TestADeploymentIsRestoredToTheLargerNumberOfReplicas(t *testing.T) {
+	for name, test := range map[string]struct {
+		rollout       int32
+		applied, want int64
+	}{
+		"the Rollout has fewer":                            {rollout: 2, applied: 3, want: 3},
+		"the Rollout has none":                             {rollout: 0, applied: 3, want: 3},
+		"the Rollout has more":                             {rollout: 5, applied: 3, want: 5},
+		"the Rollout has fewer, the Deployment applied 4":  {rollout: 2, applied: 4, want: 4},
+		"the Rollout has fewer, the Deployment applied 1":  {rollout: 2, applied: 1, want: 3},
+		"the Rollout has more than the Deployment applied": {rollout: 5, applied: 4, want: 5},
+	} {
+		for _, scaleDown := range []argov1.ScaleDown{argov1.ScaleDownOnSuccess, argov1.ScaleDownProgressively} {
+			t.Run(name+", "+string(scaleDown), func(t *testing.T) {
+				p := newFakeCluster(t, lentCartWith(scaleDown), lender, cartService)
+				p.configure(func(parts *Parts) { parts.MarkedKinds = parts.Routers.MarkedKinds() })
+				p.settle()
+				p.edit(func(o *argov1.Rollout) { o.Spec.Replicas = &test.rollout })
+				p.applyWorkload(test.applied)
+				p.settle()
+				if replicas, _ := p.lender(); replicas != 0 {
+					t.Fatalf("the Deployment has %d replicas", replicas)
+				}
+				was := p.rollout()
+				p.deleteRollout()
+				p.reconciler.AffectedReleases(t.Context(), schema.GroupKind{Group: argov1.GroupName, Kind: argov1.RolloutKind}, was, nil)
+				p.verifyLenderRestored(test.want)
+			})
+		}
+	}
 }
 
 // makeReady makes that many pods of the only ReplicaSet ready.
@@ -137,8 +171,8 @@ func (p *fakeCluster) makeReady(ready int32) {
 	}
 }
 
-// verifyLenderRestored reconciles, and verifies that the Deployment has its replicas and no trace of the Rollout.
-func (p *fakeCluster) verifyLenderRestored() {
+// verifyLenderRestored reconciles, and verifies that the Deployment has the wanted replicas and no trace of the Rollout.
+func (p *fakeCluster) verifyLenderRestored(want int64) {
 	p.Helper()
 	for range 5 {
 		if _, err := p.reconcile(); err != nil {
@@ -147,8 +181,8 @@ func (p *fakeCluster) verifyLenderRestored() {
 		p.startPods()
 	}
 	replicas, annotations := p.lender()
-	if replicas != 3 || annotations[argov1.ManagedByAnnotation] != "" || annotations[argov1.ReplicasBeforeAnnotation] != "" || annotations["owner"] != "web" {
-		p.Errorf("the Deployment has %d replicas, %v", replicas, annotations)
+	if replicas != want || annotations[argov1.ManagedByAnnotation] != "" || annotations[argov1.ReplicasBeforeAnnotation] != "" || annotations["owner"] != "web" {
+		p.Errorf("the Deployment has %d replicas and not %d, %v", replicas, want, annotations)
 	}
 }
 
