@@ -23,15 +23,27 @@ func orderGates(f facts, t transition, in stepInputs, o outcome) outcome {
 	} else {
 		gates = append(gates, canaryGates(f, in, s)...)
 	}
-	for _, gate := range o.gates {
-		if !slices.ContainsFunc(gates, func(g release.Gate) bool { return g.Name == gate.Name && g.Message == gate.Message }) {
-			gates = append(gates, gate)
-		}
-	}
-	gates = append(gates, deadlineGates(f, s)...)
+	gates = slices.Concat(mergeGates(gates, o.gates), deadlineGates(f, s))
 	o.gates = gates
 	o.events = slices.Concat(o.events, warning.events, gates.Events())
 	return o
+}
+
+// mergeGates adds the gates of the stages to those of the step or of the switch, which describe the release after this decision. A
+// gate that both contain is shown once: a query that a stage sends now is not deferred by the step, and otherwise a stage may describe
+// what an abort has just ended. A stage may have several gates of one name, such as those of two Services.
+func mergeGates(gates, ofStages release.Gates) release.Gates {
+	merged := slices.Clone(gates)
+	for _, gate := range ofStages {
+		i := slices.IndexFunc(gates, func(g release.Gate) bool { return g.Name == gate.Name })
+		switch {
+		case i < 0:
+			merged = append(merged, gate)
+		case gates[i].NotYetAsked:
+			merged[i] = gate
+		}
+	}
+	return merged
 }
 
 // userGates returns the gates that the user opens.

@@ -213,6 +213,19 @@ func worldInFirstPause(t *testing.T, pods int32, steps ...argov1.CanaryStep) *wo
 	return w
 }
 
+// checkGatesAgree verifies that two gates have the same name only if both wait for the same party, such as those of two Services:
+// users would not know which one applies.
+func checkGatesAgree(t testingT, gates release.Gates) {
+	t.Helper()
+	for i, gate := range gates {
+		for _, other := range gates[:i] {
+			if other.Name == gate.Name && (other.Verdict != gate.Verdict || other.Opener != gate.Opener || other.Message == gate.Message) {
+				t.Fatalf("the gate %s is shown as %s (%s) and as %s (%s)", gate.Name, other.Verdict, other.Message, gate.Verdict, gate.Message)
+			}
+		}
+	}
+}
+
 // reconcile decides, applies the effects, and writes the status. It reports whether something changed.
 func (w *world) reconcile(t testingT) bool {
 	t.Helper()
@@ -223,6 +236,7 @@ func (w *world) reconcile(t testingT) bool {
 	if again := Next(s); !equality.Semantic.DeepEqual(d.Status, again.Status) || !reflect.DeepEqual(d.Gates, again.Gates) || fmt.Sprint(d.Effects, d.Events) != fmt.Sprint(again.Effects, again.Events) {
 		t.Fatalf("two decisions about one snapshot differ")
 	}
+	checkGatesAgree(t, d.Gates)
 	w.last = d
 	effects, dies := d.Effects, false
 	if w.lives != nil {
