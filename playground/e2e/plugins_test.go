@@ -23,6 +23,12 @@ import (
 	"github.com/serin-dev/serin/internal/waittest"
 )
 
+// pluginConfig returns the ConfigMap that lists the plugins, and the separator of another manifest.
+func pluginConfig(t *testing.T, lists map[string]string) string {
+	t.Helper()
+	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: argo-rollouts-config}\ndata: " + toJSON(t, lists) + "\n---\n"
+}
+
 // TestPluginsExecuteStepsAndMeasure: real plugins, built with the interfaces of Argo Rollouts, execute a step and measure a metric.
 // The step continues where it was after Serin was killed. A plugin that hangs, or that is
 // refused, delays only its own release.
@@ -30,17 +36,10 @@ func TestPluginsExecuteStepsAndMeasure(t *testing.T) {
 	t.Parallel()
 	s := newEnvironment(t, "plugged")
 	path, journal := plugintest.Build(t), filepath.Join(t.TempDir(), "journal")
-	s.apply(fmt.Sprintf(`
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: argo-rollouts-config}
-data:
-  stepPlugins: |
-    - {name: acme/step, location: "file://%[1]s", args: [step]}
-    - {name: acme/plain, location: "http://example.com/a"}
-  metricProviderPlugins: |
-    - {name: acme/metric, location: "file://%[1]s", args: [metricprovider]}
----
+	s.apply(pluginConfig(t, map[string]string{
+		"stepPlugins":           fmt.Sprintf(`[{name: acme/step, location: "file://%s", args: [step]}, {name: acme/plain, location: "http://example.com/a"}]`, path),
+		"metricProviderPlugins": fmt.Sprintf(`[{name: acme/metric, location: "file://%s", args: [metricprovider]}]`, path),
+	}) + `
 apiVersion: argoproj.io/v1alpha1
 kind: AnalysisTemplate
 metadata: {name: measured}
@@ -48,7 +47,7 @@ spec:
   metrics:
   - name: cost
     provider: {plugin: {acme/metric: {phase: Successful, value: "7"}}}
-`, path))
+`)
 	steps := fmt.Sprintf(`{canary: {steps: [{plugin: {name: acme/step, config: {phase: Running, requeue: 11s, value: twice, journal: %q}}}, {analysis: {templates: [{templateName: measured}]}}]}}`, journal)
 	s.apply(rolloutManifest(t, "plugged", 1, steps))
 	s.apply(rolloutManifest(t, "hanging", 1, fmt.Sprintf(`{canary: {steps: [{plugin: {name: acme/step, config: {behavior: hang, journal: %q}}}]}}`, journal+"-hanging")))
@@ -114,15 +113,9 @@ subjects: [{kind: ServiceAccount, name: edge, namespace: plugin-routed}]
 func TestARouterPluginDividesRequests(t *testing.T) {
 	s := newEnvironment(t, "plugin-routed")
 	folder := t.TempDir()
-	s.apply(pluginRoute + fmt.Sprintf(`
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: argo-rollouts-config}
-data:
-  trafficRouterPlugins: |
-    - {name: acme/edge, location: "file://%s", args: [trafficrouter]}
----
-`, plugintest.Build(t)))
+	s.apply(pluginRoute + pluginConfig(t, map[string]string{
+		"trafficRouterPlugins": fmt.Sprintf(`[{name: acme/edge, location: "file://%s", args: [trafficrouter]}]`, plugintest.Build(t)),
+	}))
 	route := s.writePluginCredentials(folder, "edge")
 	// stallingIn returns the configuration of a plugin that stalls in the first call of a step of the test.
 	stallingIn := func(step, call string) string {
@@ -325,15 +318,9 @@ func TestPluginsOfAnotherUserCannotReadCredentials(t *testing.T) {
 	writeFileWithMode(t, public, []byte("public"), 0o644)
 
 	read := toJSON(t, []string{token, kubeconfig, "/proc/$PPID/environ", public})
-	s.apply(fmt.Sprintf(`
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: argo-rollouts-config}
-data:
-  stepPlugins: |
-    - {name: acme/step, location: "file://%s", args: [step]}
----
-`, pluginFile) + rolloutManifest(t, "cart", 1, fmt.Sprintf(`{canary: {steps: [
+	s.apply(pluginConfig(t, map[string]string{
+		"stepPlugins": fmt.Sprintf(`[{name: acme/step, location: "file://%s", args: [step]}]`, pluginFile),
+	}) + rolloutManifest(t, "cart", 1, fmt.Sprintf(`{canary: {steps: [
 	  {plugin: {name: acme/step, config: {behavior: user}}}, {plugin: {name: acme/step, config: {behavior: read, read: %s}}}, {plugin: {name: acme/step, config: {behavior: environment}}}]}}`, read)))
 	s.env = []string{"SLACK_TOKEN=secret-of-serin"}
 	s.startProcess(program, s.processName(), "-kubeconfig", kubeconfig, "-allow-plugins", "-plugin-uid", strconv.Itoa(pluginUser), "-plugin-dir", filepath.Join(folder, "plugins"))
