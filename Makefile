@@ -1,4 +1,4 @@
-# A target is a line or two that call Go or a script in hack/. What a target takes comes in as ARGS.
+# A target consists of one or two lines that call Go or a script in hack/. ARGS contains its arguments.
 SHELL := bash
 .DEFAULT_GOAL := help
 ARGS ?=
@@ -90,16 +90,16 @@ bench-scale: ## Measure 100, 1,000 and 10,000 idle releases in a large cluster, 
 	@bin/bench -scale 100,1000,10000 -interval 10s $(ARGS)
 
 .PHONY: bench-days
-bench-days: ## Measure what a process keeps after each of thirty days of releases, into bench-days.json (ARGS=-restarts)
+bench-days: ## Measure the memory of a process after each of thirty days of releases, into bench-days.json (ARGS=-restarts)
 	go build -C playground -o ../bin/bench ./bench
 	@bin/bench -days 30 -releases 1000 -steps 2 -interval 2s $(ARGS)
 
 .PHONY: screenshots
-screenshots: ## Take the pictures of the dashboard in docs/images, in Chromium
+screenshots: ## Take the screenshots of the dashboard in docs/images, in Chromium
 	@hack/screenshots.sh
 
 .PHONY: lint
-lint: ## Run golangci-lint over the code and Vale over the documents (ARGS=--fix repairs and formats)
+lint: ## Run golangci-lint over the code and Vale over documents and comments (ARGS=--fix repairs and formats)
 	@hack/lint.sh $(ARGS)
 
 .PHONY: generate

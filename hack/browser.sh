@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Installs the browser in which the dashboard is tested, if it is not there. Only on Debian, as root; elsewhere the tests in a
-# browser are skipped, and this says so.
+# Installs the browser in which the dashboard is tested, if it is missing. Only on Debian, as root; elsewhere the tests in a
+# browser are skipped with a message.
 set -euo pipefail
 
 for name in chromium chromium-browser google-chrome; do
 	! command -v "$name" >/dev/null || exit 0
 done
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
-	echo "There is no Chromium here, so the tests of the dashboard in a browser are skipped."
+	echo "Chromium is not installed: the tests of the dashboard in a browser are skipped."
 	exit 0
 fi
 echo "Installing Chromium for the tests of the dashboard."

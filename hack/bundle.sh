@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Writes the bundle of the playground for this platform into dist/, or the folder in DIST: the programs and definitions of
-# the demo, which takes minutes to build from source. It adds the bundle to the checksums of the release, if it is there.
+# the demo, which take minutes to build from source. It adds the bundle to the checksums of the release, if they exist.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . hack/release/tools.sh

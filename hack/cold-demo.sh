@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Measures what the first `make demo` on a machine takes: with empty caches, in a folder that is removed afterwards. It
-# prints each part's wall time and processor time (user and system). On a machine that does something else too, half the
-# processor time is the better estimate for two idle cores.
+# Measures the duration of the first `make demo` on a machine: with empty caches, in a folder that is removed afterwards. It
+# prints the wall time and processor time (user and system) of each part. On a busy machine, half the processor time is the
+# better estimate for two idle cores.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,7 +20,7 @@ part() { # name, command...
 	results+=("$(awk -v name="$name" '{ printf "  %-28s %4d s wall, %5d s processor", name, $1, $2 + $3 }' <<<"$times")")
 }
 
-# What the demo does, in its order; each part finds what the parts before have left in the caches.
+# The parts of the demo in their order; each uses the caches that the previous ones have filled.
 part "build the playground" hack/playground.sh
 part "build the cluster's programs" bin/playground build
 part "build Serin, play the demo" bin/playground demo --json

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Replays the recorded cases of Flagger in test/conformance against bin/serin. --sample plays a few cases of each router.
-# --swap FLAGGER lets that program and Serin take turns over each release, and shows what differs then. All other arguments
-# go to the player: --only REGEX selects cases by name.
+# --swap FLAGGER alternates that program and Serin during each release, and shows the differences. All other arguments are
+# passed to the player: --only REGEX selects cases by name.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,13 +19,13 @@ case ${1:-} in
 	shift
 	;;
 --swap)
-	flagger=$(realpath "${2:?which program is Flagger?}")
+	flagger=$(realpath "${2:?the path of the program of Flagger is required}")
 	shift 2
 	;;
 esac
 for folder in "${cases[@]}"; do
 	if ! compgen -G "$folder/case.yaml" >/dev/null && ! compgen -G "$folder/*/case.yaml" >/dev/null; then
-		echo "There is no recorded case in $folder, so nothing can be replayed."
+		echo "$folder contains no recorded case to replay."
 		exit 1
 	fi
 done
@@ -48,4 +48,4 @@ controller="$PWD/hack/swap.sh $flagger {prometheus} {flags}"
 status=0
 play --differences "$differences" "$@" || status=$?
 [ "$status" -le 1 ] || exit "$status"
-echo "What differs where the controllers changed is not the same in every run, so it does not count as a failure: read it."
+echo "Differences at a change of the controller vary between runs, so they are not counted as failures: review them."

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs every fuzz target for as long as the argument says, one minute without one. What it finds is kept in testdata/fuzz
-# of the package, and is a test from then on.
+# Runs every fuzz target for the duration in the argument, by default one minute. Inputs that fail are stored in testdata/fuzz
+# of the package, as regression tests.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 

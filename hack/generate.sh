@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Writes all generated files: the deep copies of the API types, the definitions in config/crd, what the chart and the
-# kustomization have of these and of the documented rights, and docs/parity.md.
-# It changes nothing when the sources have not changed; `make generate` calls it, and CI looks for a difference.
+# Writes all generated files: the deep copies of the API types, the CustomResourceDefinitions in config/crd, the parts of the
+# chart and the kustomization that follow from these and from the documented permissions, and docs/parity.md.
+# It changes nothing if the sources have not changed; `make generate` calls it, and CI checks for a difference.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

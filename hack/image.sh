@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Builds the image of Serin for amd64 and arm64 with ko and pushes it to KO_DOCKER_REPO, under the version that the chart
-# asks for and as latest. Arguments go to `ko build`: --tags=edge names it otherwise, --push=false --oci-layout-path=image
-# keeps it here.
+# Builds the image of Serin for amd64 and arm64 with ko and pushes it to KO_DOCKER_REPO, with the appVersion of the chart
+# and latest as tags. Arguments are passed to `ko build`: --tags=edge sets other tags, --push=false --oci-layout-path=image
+# writes a local layout instead.
 #
-# With --loadtester as the first argument it is an image for the load tester: the same program on a base with bash, because
-# webhooks of the type bash, and commands with pipes, need a shell. KO_DEFAULTBASEIMAGE names another base, with whatever
-# programs tests call.
+# With --loadtester as the first argument, it builds an image for the load tester: the same program on a base with bash,
+# because webhooks of the type bash, and commands with pipes, need a shell. KO_DEFAULTBASEIMAGE sets another base, with the
+# programs that tests call.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,13 +17,13 @@ if [ "${1:-}" = --loadtester ]; then
 	export KO_DEFAULTBASEIMAGE="${KO_DEFAULTBASEIMAGE:-docker.io/library/bash:5.3}"
 fi
 if [ -z "${KO_DOCKER_REPO:-}" ]; then
-	echo "$what needs to know where the image belongs: set KO_DOCKER_REPO, such as registry.example.com/serin" >&2
+	echo "$what requires a repository for the image: set KO_DOCKER_REPO, such as registry.example.com/serin" >&2
 	exit 1
 fi
 case " $* " in
 *" --tags"* | *" -t "*) ;;
 *) set -- --tags="$(sed -n 's/^appVersion: *//p' charts/serin/Chart.yaml),latest" "$@" ;;
 esac
-# Run by version, so that its dependencies stay out of go.mod; Go keeps the built program in its cache. The user is set,
-# and not left to the base.
+# Run by version, so that its dependencies stay out of go.mod; Go keeps the built program in its cache. The user is set
+# explicitly, because bases differ.
 exec go run github.com/google/ko@v0.19.1 build --bare --image-user=65532 "$@" ./cmd/serin

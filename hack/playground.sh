@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Builds bin/playground, with the flags with which the playground builds its other programs, so that packages that
-# several of them link are compiled once.
+# Builds bin/playground, with the flags with which the playground builds its other programs, so that shared packages are
+# compiled once.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 if [ ! -x bin/playground ]; then
 	echo "The first start compiles Kubernetes, Prometheus, Traefik and Serin from source: about 7 minutes on two idle cores." >&2
 	echo "Later starts take seconds." >&2
-	# What the other programs need is downloaded meanwhile; what fails here is reported by those who build them.
-	# Of Prometheus and Traefik these are only their own modules, because they are built without some of what they import.
+	# Modules of the other programs are downloaded concurrently; the builds of these programs report failures.
+	# Only the own modules of Prometheus and Traefik: they are built without some of their imports.
 	(
 		cd playground/modules/programs
 		go list -deps ./controlplane

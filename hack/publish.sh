@@ -16,7 +16,7 @@ trap 'rm -rf "$work"' EXIT
 
 (cd "$dist" && sha256sum --check --quiet checksums.txt)
 
-# Signatures are of a digest: a tag could be moved between the push and the signature.
+# The digest is signed, because a tag could be moved between the push and the signature.
 tar -x -f "$dist/serin-image_$number.tar" --directory "$work"
 image=$(crane push "$work" "$registry/serin:$number")
 cosign sign "${cosign_flags[@]}" --recursive "$image"

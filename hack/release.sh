@@ -4,7 +4,7 @@
 #
 # It builds the commit HEAD in a clone, never the working tree: the Go toolchain then records the version and the revision
 # in the binaries, and the result does not depend on files that are not committed. The same commit, version and Go
-# toolchain give the same bytes.
+# toolchain result in the same bytes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

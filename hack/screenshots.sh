@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Takes the pictures in docs/images while the end-to-end test of the dashboard uses it in Chromium.
+# Takes the screenshots in docs/images while the end-to-end test of the dashboard uses it in Chromium.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Stands where one controller should be, for make conformance ARGS='--swap FLAGGER': runs Flagger, then Serin, then
-# Flagger again, each for a while, over the same releases. $1 is the program of Flagger, $2 the address of the metrics
-# server, the rest are flags of the case.
+# Replaces the controller for make conformance ARGS='--swap FLAGGER': runs Flagger and Serin alternately, each for a while,
+# during the same releases. $1 is the program of Flagger, $2 the address of the metrics server, the rest are flags of the
+# case.
 set -uo pipefail
 flagger=$1 metrics=$2
 shift 2
-turn=${SERIN_SWAP_SECONDS:-25}
+interval=${SERIN_SWAP_SECONDS:-25}
 serin=$(cd "$(dirname "$0")/.." && pwd)/bin/serin
 
 child=
@@ -17,7 +17,7 @@ for ((n = 0; ; n++)); do
 		"$serin" controller -kubeconfig "$KUBECONFIG" -metrics-server "$metrics" -allow-loopback-hooks "$@" &
 	fi
 	child=$!
-	sleep "$turn" &
+	sleep "$interval" &
 	wait $!
 	kill "$child"
 	wait "$child"

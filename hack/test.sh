@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs every layer of tests in order, prints what `go test` prints, and ends with how each layer went, how long it took,
-# and which tests failed. The layers after one that failed are not run.
+# Runs every layer of tests in order, prints the output of `go test`, and ends with the result and the duration of each layer,
+# and the failed tests. The layers after a failed one are not run.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,7 +9,7 @@ race=()
 if [ "$(go env CGO_ENABLED)" = 1 ] && command -v "$(go env CC | cut -d' ' -f1)" >/dev/null; then
 	race=(-race)
 else
-	echo "There is no C compiler here, so the tests run without the race detector."
+	echo "There is no C compiler: the tests run without the race detector."
 fi
 
 checksums() { find api config charts -type f -print0 | sort -z | xargs -0 sha256sum; }
@@ -21,20 +21,20 @@ generated() {
 	hack/generate.sh || return
 	if [ "$before" != "$(checksums)" ]; then
 		diff <(echo "$before") <(checksums) | sed -n 's/^> [0-9a-f]* */  /p'
-		echo "The files above are not what the sources generate: commit them as make generate has just written them."
+		echo "The files above were outdated: commit them as make generate has just written them."
 		return 1
 	fi
 }
 
-# The race detector makes what runs one goroutine at a time ten times slower, and finds nothing there.
+# Simulation runs execute one goroutine at a time: the race detector would find nothing, and make them ten times slower.
 serin() {
 	(cd test/plugins && go vet ./...) || return # a separate module: its programs are built with the interfaces of Argo Rollouts
 	go list ./... | grep -v /test/sim | xargs go test "${race[@]}" -timeout 20m
 }
 simulated() { go test -timeout 20m ./test/sim/...; } # includes the regression corpus
 
-# The seed of new simulation runs is derived from the tested tree, so that everyone who tests it executes the same runs. They
-# run at idle priority: the tests of the playground mostly wait, and leave enough processor time. Both APIs take turns;
+# The seed of new simulation runs is derived from the tested tree, so that all contributors who test it execute the same runs. They
+# run at idle priority: the tests of the playground mostly wait, and leave enough processor time. They alternate between both APIs;
 # SIMULATION_RUNS is the number of runs of both together.
 fresh() {
 	local tree idle=(nice -n 19)
@@ -43,17 +43,17 @@ fresh() {
 	"${idle[@]}" make --no-print-directory sim APIS="${APIS:-canary,rollout}" RUNS="${SIMULATION_RUNS:-1000}" SEED="${SEED:-$((16#$tree))}"
 }
 
-# One package at a time: those that start a cluster want the machine for themselves. Only Debian has the packages in which
-# nginx and Chromium come; go test keeps quiet about what it skips.
+# One package at a time: those that start a cluster need the whole machine. Only Debian has the packages of nginx and
+# Chromium; go test does not report the skipped tests.
 playground() {
 	hack/browser.sh || return
-	(cd playground && go run ./cmd/playground path nginx >/dev/null) || echo "So the tests on ingress-nginx are skipped."
+	(cd playground && go run ./cmd/playground path nginx >/dev/null) || echo "The tests on ingress-nginx are skipped."
 	(cd playground && go test -p 1 -timeout 40m ./...)
 }
 
 failed=
 summary=()
-log=$(mktemp) # what the last layer printed
+log=$(mktemp) # the output of the last layer
 trap 'rm -f "$log"' EXIT
 layer() { # name, command...
 	local name=$1 began=$SECONDS
@@ -73,8 +73,8 @@ layer() { # name, command...
 	summary+=("$(printf '  %-12s %-7s %4d s' "$name" "$result" $((SECONDS - began)))")
 }
 
-# beside begins a layer that goes on beside those that follow; awaited is its end.
-beside() { # command...
+# concurrently starts a layer that runs concurrently to the following ones; awaited waits for its end.
+concurrently() { # command...
 	[ -z "$failed" ] || return
 	output=$(mktemp)
 	set -m # a process group of its own, which ends as a whole
@@ -93,7 +93,7 @@ awaited() {
 layer generated generated
 layer serin serin
 layer simulated simulated
-beside fresh
+concurrently fresh
 layer playground playground
 layer recorded hack/conformance.sh --sample
 layer fresh awaited

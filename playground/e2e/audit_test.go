@@ -111,7 +111,7 @@ type exception struct {
 
 // documentedPermissions returns all permissions in the documentation.
 func documentedPermissions() (map[permission]bool, error) {
-	text, err := os.ReadFile(filepath.Join(repository, "docs", "examples", "rights.yaml"))
+	text, err := os.ReadFile(filepath.Join(repository, "docs", "examples", "permissions.yaml"))
 	if err != nil {
 		return nil, fmt.Errorf("read the documented permissions: %w", err)
 	}
@@ -178,12 +178,12 @@ func checkUnused(granted, used map[permission]bool) (wrong []error) {
 		case i >= 0:
 			needed[i] = true
 		case !used[r]:
-			wrong = append(wrong, fmt.Errorf("docs/examples/rights.yaml allows %s, which no test used", r))
+			wrong = append(wrong, fmt.Errorf("docs/examples/permissions.yaml allows %s, which no test used", r))
 		}
 	}
 	for i, e := range unusedPermissions {
 		if !needed[i] {
-			wrong = append(wrong, fmt.Errorf("docs/examples/rights.yaml has no permission for this exception: %s", e.reason))
+			wrong = append(wrong, fmt.Errorf("docs/examples/permissions.yaml has no permission for this exception: %s", e.reason))
 		}
 	}
 	slices.SortFunc(wrong, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })

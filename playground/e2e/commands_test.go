@@ -439,7 +439,7 @@ func TestCommandsWithoutAClusterOrPermissionsEndWithTheUnreachableCode(t *testin
 		}
 		return file
 	}
-	kubeconfigs := map[string]string{"access denied": write("without-rights")}
+	kubeconfigs := map[string]string{"access denied": write("without-permissions")}
 	for _, cluster := range config.Clusters {
 		cluster.Server = "https://" + closedAddress()
 	}

@@ -202,7 +202,7 @@ func TestInvalidValuesAreRejectedWithAMessage(t *testing.T) {
 // TestEveryInstallationHasTheDocumentedPermissions compares with the permissions that the tests of package e2e use.
 func TestEveryInstallationHasTheDocumentedPermissions(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(repository, "docs", "examples", "rights.yaml"))
+	text, err := os.ReadFile(filepath.Join(repository, "docs", "examples", "permissions.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -229,7 +229,7 @@ func renderRoutes(t *testing.T, name string, router traffic.Router, target traff
 func documentedRole(t *testing.T) rbacv1.ClusterRole {
 	t.Helper()
 	var all rbacv1.ClusterRole
-	for document := range strings.SplitSeq(read(t, "docs/examples/rights.yaml"), "\n---\n") {
+	for document := range strings.SplitSeq(read(t, "docs/examples/permissions.yaml"), "\n---\n") {
 		if strings.Contains(document, "\nkind: ClusterRole\n") {
 			var role rbacv1.ClusterRole
 			if err := yaml.UnmarshalStrict([]byte(document), &role); err != nil {
@@ -259,7 +259,7 @@ func checkPermissions(t *testing.T, role rbacv1.ClusterRole, provider string, re
 		if !slices.ContainsFunc(role.Rules, func(rule rbacv1.PolicyRule) bool {
 			return slices.Contains(rule.APIGroups, ref.GVK.Group) && slices.Contains(rule.Resources, plural.Resource) && slices.Contains(rule.Verbs, verb)
 		}) {
-			t.Errorf("%s: docs/examples/rights.yaml does not allow %s of %s", provider, verb, plural.GroupResource())
+			t.Errorf("%s: docs/examples/permissions.yaml does not allow %s of %s", provider, verb, plural.GroupResource())
 		}
 	}
 }

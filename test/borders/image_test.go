@@ -41,7 +41,7 @@ func TestImageRecipes(t *testing.T) {
 			}
 		}
 	}
-	if out, err := run(nil, "--loadtester"); err == nil || !strings.Contains(out, "make image-loadtester needs to know where the image belongs") {
+	if out, err := run(nil, "--loadtester"); err == nil || !strings.Contains(out, "make image-loadtester requires a repository for the image") {
 		t.Errorf("without a repository: error %v, output %q", err, out)
 	}
 }

@@ -29,7 +29,7 @@ http://{{ include "serin.fullname" . }}-prometheus.{{ .Release.Namespace }}:9090
 {{- end -}}
 {{- end -}}
 
-{{- /* The name of the leader Lease, which Serin derives from the instance id. */ -}}
+{{- /* The name of the leader Lease, which Serin derives from the instance ID. */ -}}
 {{- define "serin.leaseName" -}}
 {{- if .Values.instanceID -}}
 {{- printf "serin-%s" .Values.instanceID -}}
@@ -50,7 +50,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{- end -}}
 
-{{- /* The variables that hold what nobody else shall read, and the values that they come from. */ -}}
+{{- /* The environment variables with confidential content, and their values. */ -}}
 {{- define "serin.secrets" -}}
 SLACK_URL: {{ (.Values.slack).url | default "" | quote }}
 SLACK_TOKEN: {{ (.Values.slack).token | default "" | quote }}

@@ -153,7 +153,7 @@ func (o *observation) checkApex(c choice) error {
 
 func (o *observation) noteSelector() {
 	if o.selectorLabel() == "" {
-		o.note("The selector of %s has none of the labels %s, by which Serin tells the pods of target and primary apart: add a label of "+
+		o.note("The selector of %s has none of the labels %s, by which Serin distinguishes the pods of target and primary: add a label of "+
 			"spec.selector.matchLabels to the flag -selector-labels of the controller. Otherwise the Canary is blocked.", &o.target, names(o.in.SelectorLabels))
 	}
 }

@@ -1,4 +1,4 @@
--- Stands for a library that Debian does not have. ingress-nginx loads it in any case; who uses it is told.
+-- Replaces a library that Debian does not have. ingress-nginx always loads it; any use of it is an error.
 return setmetatable({
   new = function(self)
     return self

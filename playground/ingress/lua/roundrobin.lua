@@ -1,4 +1,4 @@
--- Takes endpoints in turn, as often as their weights say. ingress-nginx keeps one of these for each Service.
+-- Selects endpoints in turn, in proportion to their weights. ingress-nginx has one instance for each Service.
 local _M = {}
 _M.__index = _M
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# crds.sh DIR writes the definitions of the providers' kinds to DIR: the real ones where a Go module has them (downloaded
-# with the go command), open schemas for the others. Those of flagger.app are not among them.
+# crds.sh DIR writes the CustomResourceDefinitions of the providers to DIR: the real ones if a Go module contains them
+# (downloaded with the go command), open schemas otherwise. It does not write those of flagger.app.
 set -euo pipefail
 out=$1
 rm -rf "$out"

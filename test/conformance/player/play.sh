@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Plays recorded cases against a controller of Flagger's API. All cases with equal flags share a lab: etcd, API server,
-# controller manager, scheduler, one fake node, and the scripted server of metrics and webhooks, in network and process
-# namespaces of their own.
+# controller manager, scheduler, one fake node, and the scripted server of metrics and webhooks, in separate network and
+# process namespaces.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 repository=$(cd "$here/../../.." && pwd)

@@ -25,11 +25,11 @@ var documentedRoles = []string{"serin", "serin-canaries", "serin-config-tracking
 
 // grantDocumentedPermissions applies the documented permissions and writes controllerKubeconfig.
 func grantDocumentedPermissions(ctx context.Context) error {
-	rights, err := os.ReadFile(filepath.Join(repository, "docs", "examples", "rights.yaml"))
+	permissions, err := os.ReadFile(filepath.Join(repository, "docs", "examples", "permissions.yaml"))
 	if err != nil {
 		return fmt.Errorf("read the documented permissions: %w", err)
 	}
-	if err := shared.Apply(ctx, string(rights)); err != nil {
+	if err := shared.Apply(ctx, string(permissions)); err != nil {
 		return err
 	}
 	token, err := shared.Client.CoreV1().ServiceAccounts("default").CreateToken(ctx, "serin", &authenticationv1.TokenRequest{
