@@ -257,6 +257,29 @@ func TestADeadlineBeyondTheDelaySuspendsNothing(t *testing.T) {
 	}
 }
 
+// TestTheEndOfADelayIsProgressUnlessPaused: pods whose delay ends get the time of the deadline to end. A paused Rollout has no deadline
+// that could start again, and during some pauses these pods remain.
+func TestTheEndOfADelayIsProgressUnlessPaused(t *testing.T) {
+	for _, test := range []struct {
+		reason       string
+		delay, after time.Duration
+		want         bool
+	}{
+		{reasonUpdated, 10 * time.Second, 10 * time.Second, true},
+		{reasonUpdated, 10 * time.Second, 9 * time.Second, false},
+		{reasonUpdated, 0, 10 * time.Second, false}, // it ended before the last progress
+		{reasonPaused, 10 * time.Second, 10 * time.Second, false},
+	} {
+		f := facts{Snapshot: Snapshot{Hash: "new", Now: noon.Add(test.after), ReplicaSets: []ReplicaSet{
+			{Hash: "old", SpecReplicas: 1, ScaleDownDeadline: noon.Add(test.delay)},
+		}}}
+		s := argov1.RolloutStatus{Conditions: conditions{}.withCondition(progressingCondition(corev1.ConditionTrue, test.reason, ""), noon)}
+		if got := scaleDownDelayEnds(f, s); got != test.want {
+			t.Errorf("%s after %s, with a delay of %s: got %v, want %v", test.reason, test.after, test.delay, got, test.want)
+		}
+	}
+}
+
 func TestHasStatusProgressed(t *testing.T) {
 	_, old := desiredState()
 	for name, change := range map[string]func(*argov1.RolloutStatus) (moves, switches bool){

@@ -58,10 +58,10 @@ func madeProgress(f facts, s argov1.RolloutStatus) bool {
 }
 
 // scaleDownDelayEnds reports whether the delay of retained pods has ended since the last progress. The deadline, which may be shorter
-// than the delay, applies to the time that the pods take to end.
+// than the delay, applies to the time that the pods take to end. During a pause there is no deadline, and they remain.
 func scaleDownDelayEnds(f facts, s argov1.RolloutStatus) bool {
 	progress := conditions(s.Conditions).find(argov1.RolloutProgressing)
-	return progress != nil && slices.ContainsFunc(f.ReplicaSets, func(rs ReplicaSet) bool {
+	return progress != nil && progress.Reason != reasonPaused && slices.ContainsFunc(f.ReplicaSets, func(rs ReplicaSet) bool {
 		return isRetained(f, s, rs) && !f.Now.Before(rs.ScaleDownDeadline) && rs.ScaleDownDeadline.After(progress.LastUpdateTime.Time)
 	})
 }
