@@ -91,6 +91,9 @@ func reduceRecordedWeight(f facts, weights argov1.TrafficWeights, desired traffi
 	if weights.Canary.Weight == 0 && f.new.Available > 0 { // requests that match a route of the steps are for this revision
 		weights.Canary.PodTemplateHash = desired.canary
 	}
+	if f.findReplicaSet(weights.Stable.PodTemplateHash).Available == 0 { // it was stable before, and the stable revision carries the rest
+		weights.Stable.PodTemplateHash = stableDestination(f)
+	}
 	weights.Stable.Weight = stableWeight(f, weights)
 	return weights
 }
