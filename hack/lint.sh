@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs golangci-lint over all modules, and Vale over the documents, the comments of the code, and the texts of scenarios and of
-# the regression corpus. Arguments go to `golangci-lint run`: --fix repairs and formats what it can.
+# Runs golangci-lint over all modules, and Vale over the documents, the comments of code, manifests and scripts, and the texts of
+# scenarios and of the regression corpus. Arguments go to `golangci-lint run`: --fix repairs and formats what it can.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,7 +18,7 @@ vale README.md CONTRIBUTING.md CHANGELOG.md docs charts playground/README.md tes
 echo "=== lint comments"
 mapfile -t sources < <(find . -name '*.go' ! -name 'zz_generated*')
 vale "${sources[@]}" || failed=1
-echo "=== lint comments of scenarios, descriptions of the regression corpus"
+echo "=== lint comments of manifests, scripts and scenarios, descriptions of the regression corpus"
 # Vale checks a text file as a whole, but only this part of these files is prose. The copies keep paths and line numbers.
 prose=$(mktemp -d)
 trap 'rm -rf "$prose"' EXIT
@@ -29,6 +29,8 @@ extract() { # SCRIPT FILE…: writes the lines that the sed script prints to FIL
 		sed -E "$script" "$file" >"$prose/$file.prose"
 	done
 }
+mapfile -t commented < <(git ls-files Makefile .ci/run '*.yaml' '*.yml' '*.sh')
+extract 's/^(.*[[:space:]])?#+ //; t; s/.*//' "${commented[@]}"
 extract '/^#/!s/.*//; s/^# ?//' internal/{canary,rollout}/testdata/scenarios/*.txt
 extract '1s/.*//' test/sim/corpus/*.txt
 vale --config="$PWD/.vale.ini" "$prose" || failed=1
