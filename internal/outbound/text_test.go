@@ -70,8 +70,8 @@ func TestSecretIsAlwaysRedacted(t *testing.T) {
 		Header map[string]Secret
 	}{secret, map[string]Secret{"token": secret}}
 	var log strings.Builder
-	slog.New(slog.NewJSONHandler(&log, nil)).Info("told", "token", secret, "holder", holder)
-	slog.New(slog.NewTextHandler(&log, nil)).Info("told", "token", secret, "holder", holder)
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("logged", "token", secret, "holder", holder)
+	slog.New(slog.NewTextHandler(&log, nil)).Info("logged", "token", secret, "holder", holder)
 	asJSON, err := json.Marshal(holder)
 	if err != nil {
 		t.Fatal(err)

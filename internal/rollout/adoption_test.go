@@ -34,9 +34,9 @@ func TestTheAdoptionEventNamesStepAndWeight(t *testing.T) {
 			o.Status.Serin = &argov1.SerinStatus{Release: "old"}
 		}), "Adopted the release of cart.shop in phase Paused at step 2 of 3"},
 	} {
-		event, told := AdoptionEvent(test.of)
-		if event.Message != test.want || told != (test.want != "") {
-			t.Errorf("%s: told %t: %q, want %q", name, told, event.Message, test.want)
+		event, reported := AdoptionEvent(test.of)
+		if event.Message != test.want || reported != (test.want != "") {
+			t.Errorf("%s: reported %t: %q, want %q", name, reported, event.Message, test.want)
 		}
 	}
 }

@@ -176,10 +176,10 @@ func TestExampleOfImbalance(t *testing.T) {
 	if young, weight := w.replicaSet("cart-hash-v2").SpecReplicas, w.route.Weights.Canary.Weight; young != 1 || weight != 90 {
 		t.Errorf("%d canary pods at weight %d, want 1 at 90", young, weight)
 	}
-	told := w.events.String()
-	warned, routed := strings.Index(told, "TrafficImbalance"), strings.Index(told, "canary=90")
+	events := w.events.String()
+	warned, routed := strings.Index(events, "TrafficImbalance"), strings.Index(events, "canary=90")
 	if warned < 0 || routed < 0 || warned > routed {
-		t.Errorf("the warning has to come before the weight:\n%s", told)
+		t.Errorf("the warning has to come before the weight:\n%s", events)
 	}
 	if gate := w.last.Gates.Named("imbalance"); gate == nil {
 		t.Errorf("no gate of the status warns: %v", w.last.Gates)

@@ -28,9 +28,9 @@ func TestUnreadableFieldsAreReported(t *testing.T) {
 		if want := []string{s.UnreadableFields[0], s.UnreadableFields[2]}; !slices.Equal(mended.Pointers, want) {
 			t.Errorf("taken out: %q, want %q", mended.Pointers, want)
 		}
-		told, news := EffectEvent(mended)
-		if want := "spec.template.spec.containers[0].resources.limits.example.com/gpu, spec.template.spec.volumes[0].emptyDir.sizeLimit. Correct them"; !news || !strings.Contains(told.Message, want) {
-			t.Errorf("told: %q", told.Message)
+		event, news := EffectEvent(mended)
+		if want := "spec.template.spec.containers[0].resources.limits.example.com/gpu, spec.template.spec.volumes[0].emptyDir.sizeLimit. Correct them"; !news || !strings.Contains(event.Message, want) {
+			t.Errorf("reported: %q", event.Message)
 		}
 		if len(d.Events) != 1 || d.Events[0].Message != "spec.strategy.canary.steps[1].setWeight cannot be decoded and is ignored: correct it" || !d.Events[0].Persistent {
 			t.Errorf("events: %+v", d.Events)

@@ -25,9 +25,9 @@ import (
 
 // chatServer records the alerts that it is sent, and rejects the first of each.
 type chatServer struct {
-	mu    sync.Mutex
-	tries map[string]int
-	told  []string
+	mu       sync.Mutex
+	tries    map[string]int
+	received []string
 }
 
 func (c *chatServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -55,13 +55,13 @@ func (c *chatServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusTooManyRequests)
 		return
 	}
-	c.told = append(c.told, text)
+	c.received = append(c.received, text)
 }
 
 func (c *chatServer) messages() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return append([]string(nil), c.told...)
+	return append([]string(nil), c.received...)
 }
 
 // attempts counts how often each message was received.

@@ -235,7 +235,7 @@ func TestUnreachableReceiverIsRetried(t *testing.T) {
 	}
 	want := "NotificationFailed: The message of trigger on-degraded to hook was not sent: the service answered 502 Bad Gateway"
 	if len(events) != 1 || events[0] != want {
-		t.Errorf("told %q, want %q", events, want)
+		t.Errorf("recorded %q, want %q", events, want)
 	}
 	if got := counterSum(t, o.registry, "notification_send_error"); got != 1 {
 		t.Errorf("%v errors", got)
@@ -286,7 +286,7 @@ func TestInvalidKeyIsReportedOnce(t *testing.T) {
 		o.send()
 	}
 	if len(o.events) != 1 || !strings.HasPrefix(o.events[0], `NotificationFailed: Notifications: ConfigMap argo-rollouts-notification-configmap in serin, key "trigger.on-degraded": when "rollout.("`) {
-		t.Errorf("told %q", o.events)
+		t.Errorf("recorded %q", o.events)
 	}
 	if !strings.Contains(o.health, "2 keys of ConfigMap") || !strings.Contains(o.health, "template.done") {
 		t.Errorf("health %q", o.health)
@@ -295,7 +295,7 @@ func TestInvalidKeyIsReportedOnce(t *testing.T) {
 	o.dispatcher.NotifyEvent(t.Context(), o.about(""), release.Event{Reason: "RolloutCompleted"})
 	o.send()
 	if len(o.events) != 1 || !strings.Contains(o.events[0], `key "template.done"`) {
-		t.Errorf("told %q", o.events)
+		t.Errorf("recorded %q", o.events)
 	}
 	o.configure("serin", defaultConfig)
 	o.dispatcher.NotifyChange(t.Context(), o.about("Degraded"))
@@ -315,7 +315,7 @@ func TestErrorsOfServicesContainNoSecret(t *testing.T) {
 	o.dispatcher.NotifyEvent(t.Context(), o.about(""), release.Event{Reason: "RolloutCompleted"})
 	o.send()
 	if len(o.events) != 1 || strings.Contains(o.events[0], "Very-Secret") {
-		t.Errorf("told %q", o.events)
+		t.Errorf("recorded %q", o.events)
 	}
 }
 
@@ -352,7 +352,7 @@ func TestNothingIsSentWithoutConfiguration(t *testing.T) {
 	o.send()
 	o.wantReceived()
 	if len(o.events) > 0 {
-		t.Errorf("told %q", o.events)
+		t.Errorf("recorded %q", o.events)
 	}
 }
 
@@ -388,7 +388,7 @@ func TestHostileConfigurationsDoNotAffectOthers(t *testing.T) {
 	o.send()
 	o.wantReceived("cart  cart:2 newer older")
 	if len(o.events) != 1 || !strings.Contains(o.events[0], "it becomes too long") && !strings.Contains(o.events[0], "too much time or memory") {
-		t.Errorf("told %q", o.events)
+		t.Errorf("recorded %q", o.events)
 	}
 }
 

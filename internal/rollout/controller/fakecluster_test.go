@@ -52,9 +52,9 @@ type fakeCluster struct {
 
 	mu sync.Mutex
 	// writes are the requests that change something, except for events; live are reads that no cache answers.
-	writes, live []string
-	told         []string
-	news         chan struct{} // closed when another event is recorded, and replaced
+	writes, live   []string
+	recordedEvents []string
+	news           chan struct{} // closed when another event is recorded, and replaced
 	// unpublished is true while endpoints are late.
 	unpublished bool
 	// refuse is called before each write; nil: none is refused.
@@ -146,7 +146,7 @@ func (p *fakeCluster) recordRequest(list *[]string, verb string, object client.O
 func (p *fakeCluster) interceptWrite(verb string, object client.Object) error {
 	if event, is := object.(*corev1.Event); is {
 		p.mu.Lock()
-		p.told = append(p.told, event.Reason+": "+event.Message)
+		p.recordedEvents = append(p.recordedEvents, event.Reason+": "+event.Message)
 		close(p.news)
 		p.news = make(chan struct{})
 		p.mu.Unlock()
@@ -368,15 +368,15 @@ func (p *fakeCluster) waitForEvent(what string) {
 	defer deadline.Stop()
 	for {
 		p.mu.Lock()
-		told, news := slices.Clone(p.told), p.news
+		recorded, news := slices.Clone(p.recordedEvents), p.news
 		p.mu.Unlock()
-		if slices.ContainsFunc(told, func(text string) bool { return strings.Contains(text, what) }) {
+		if slices.ContainsFunc(recorded, func(text string) bool { return strings.Contains(text, what) }) {
 			return
 		}
 		select {
 		case <-news:
 		case <-deadline.C:
-			p.Fatalf("no event %q: %v", what, told)
+			p.Fatalf("no event %q: %v", what, recorded)
 		}
 	}
 }

@@ -46,7 +46,7 @@ func TestNothingRemainsOfRollouts(t *testing.T) {
 			}
 		}
 		p.mu.Lock()
-		p.told = nil
+		p.recordedEvents = nil
 		p.mu.Unlock()
 	}
 	leaktest.Check(t, registry, 200, func(from, to int) {

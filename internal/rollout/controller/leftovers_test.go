@@ -59,7 +59,7 @@ func TestObjectsOfADeletedRolloutAreRestoredByAnotherProcess(t *testing.T) {
 			p.edit(withImage("cart:2"))
 			p.settle()
 			if !p.objectsContain("VirtualService", "testers") || !p.objectsContain("DestinationRule", argov1.PodTemplateHashLabel) {
-				t.Fatal("the routers were not told")
+				t.Fatal("the routers were not notified")
 			}
 			p.deleteRollout()
 			for range 20 { // each of which dies after one write

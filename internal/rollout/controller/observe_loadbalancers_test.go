@@ -129,8 +129,8 @@ func TestAStepWaitsForTheLoadBalancer(t *testing.T) {
 	p.unasked() // a positive answer holds for this weight
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if n := len(slices.DeleteFunc(slices.Clone(p.told), func(text string) bool { return !strings.HasPrefix(text, "TargetGroup") })); n != 2 {
-		t.Errorf("recorded %d times: %v", n, p.told)
+	if n := len(slices.DeleteFunc(slices.Clone(p.recordedEvents), func(text string) bool { return !strings.HasPrefix(text, "TargetGroup") })); n != 2 {
+		t.Errorf("recorded %d times: %v", n, p.recordedEvents)
 	}
 }
 

@@ -474,7 +474,7 @@ func TestAReleaseOfItsOwnIsNotAdopted(t *testing.T) {
 	if under.Serin = newSerinStatus(under, reconciler.Explanation{}, nil); under.Serin == nil {
 		t.Error("the status does not name the release that Serin started")
 	}
-	if _, told := rollout.AdoptionEvent(&argov1.Rollout{Status: under}); told {
+	if _, reported := rollout.AdoptionEvent(&argov1.Rollout{Status: under}); reported {
 		t.Error("it is adopted")
 	}
 	if over := newSerinStatus(argov1.RolloutStatus{StableRS: "new", CurrentPodHash: "new"}, reconciler.Explanation{}, nil); over != nil {
@@ -520,9 +520,9 @@ func TestAPanicIsReportedOnTheRollout(t *testing.T) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	told := slices.DeleteFunc(slices.Clone(p.told), func(text string) bool { return !strings.Contains(text, sentence) })
-	if len(told) != 1 {
-		t.Errorf("recorded %d times: %v", len(told), told)
+	recorded := slices.DeleteFunc(slices.Clone(p.recordedEvents), func(text string) bool { return !strings.Contains(text, sentence) })
+	if len(recorded) != 1 {
+		t.Errorf("recorded %d times: %v", len(recorded), recorded)
 	}
 }
 
