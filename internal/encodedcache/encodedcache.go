@@ -139,9 +139,12 @@ func (h decodingHandler) OnAdd(object any, isInInitialList bool) {
 	h.handler.OnAdd(h.informer.decode(object), isInInitialList)
 }
 
-// OnUpdate implements cache.ResourceEventHandler.
+// OnUpdate implements cache.ResourceEventHandler. Nothing reads the previous version again.
 func (h decodingHandler) OnUpdate(before, after any) {
 	h.handler.OnUpdate(h.informer.decode(before), h.informer.decode(after))
+	if previous, ok := before.(*storedObject); ok && before != after {
+		previous.decoded.Store(nil)
+	}
 }
 
 // OnDelete implements cache.ResourceEventHandler.

@@ -3,7 +3,7 @@ package encodedcache
 import "sync"
 
 // maxRecent is the number of objects that remain decoded, of about 10 kB each. A release in progress uses about ten.
-const maxRecent = 4096
+const maxRecent = 2048
 
 // Recent are the objects of all informers that were decoded last. Its zero value is ready for use.
 type Recent struct {

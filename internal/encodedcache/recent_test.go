@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/cache"
 )
 
 func TestOnlyTheLastObjectsRemainDecoded(t *testing.T) {
@@ -40,4 +41,42 @@ func TestOnlyTheLastObjectsRemainDecoded(t *testing.T) {
 	if recent.Forget(); len(decoded()) > 0 {
 		t.Errorf("after Forget, %d objects are decoded", len(decoded()))
 	}
+}
+
+func TestAReplacedVersionIsNotRetained(t *testing.T) {
+	i := &informer{recent: &Recent{}}
+	version := func(text string) *storedObject {
+		object := &unstructured.Unstructured{}
+		object.SetResourceVersion(text)
+		stored, err := newStoredObject(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i.decode(stored)
+		return stored
+	}
+	before, after := version("1"), version("2")
+	handler := &recordingHandler{}
+	decodingHandler{handler, i}.OnUpdate(before, after)
+	if handler.before != "1" || handler.after != "2" {
+		t.Errorf("the handler received the versions %q and %q", handler.before, handler.after)
+	}
+	if before.decoded.Load() != nil || after.decoded.Load() == nil {
+		t.Errorf("previous version decoded: %t, current one: %t", before.decoded.Load() != nil, after.decoded.Load() != nil)
+	}
+	decodingHandler{handler, i}.OnUpdate(after, after) // a periodic resync
+	if after.decoded.Load() == nil {
+		t.Error("an object that did not change is decoded no longer")
+	}
+}
+
+// recordingHandler records the versions of an update.
+type recordingHandler struct {
+	cache.ResourceEventHandlerFuncs
+	before, after string
+}
+
+// OnUpdate implements cache.ResourceEventHandler.
+func (h *recordingHandler) OnUpdate(before, after any) {
+	h.before, h.after = before.(*unstructured.Unstructured).GetResourceVersion(), after.(*unstructured.Unstructured).GetResourceVersion()
 }
