@@ -239,7 +239,7 @@ func (s *scenario) printGates(b *strings.Builder, gates release.Gates) {
 
 // isDeferred reports whether a gate waits only for those before it.
 func isDeferred(g release.Gate) bool {
-	return g.Message == "asked when the gates before it pass" || g.Message == "evaluated when the pods are ready"
+	return g.Message == "queried when the gates before it pass" || g.Message == "evaluated when the pods are ready"
 }
 
 // printEvents prints events; a persistent event is printed when it starts.

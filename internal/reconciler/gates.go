@@ -118,12 +118,12 @@ func (m *Memory[E]) Explain(key types.NamespacedName, evaluation Evaluation) Exp
 	for i, gate := range evaluation.Gates {
 		status := statusGate(gate)
 		id := names.unique(status.Name)
-		w := rules.trackWait(e.waits[id], status, gate.NotYetAsked, shown[id], now)
+		w := rules.trackWait(e.waits[id], status, gate.NotYetQueried, shown[id], now)
 		waits[id] = w
 		if i >= MaxGates { // the status has no room for it, but WaitingGate may return it
 			continue
 		}
-		if !gate.NotYetAsked { // such a gate has no new state
+		if !gate.NotYetQueried { // such a gate has no new state
 			out = out.withWait(w, now)
 		}
 		status.Since = new(metav1.NewMicroTime(w.since))

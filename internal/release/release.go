@@ -163,8 +163,8 @@ type Gate struct {
 	Pending *Query
 	// Answer is the last answer to the query of the gate; nil: it has none.
 	Answer *Answer
-	// NotYetAsked is true if the query of the gate waits for the gates before it.
-	NotYetAsked bool
+	// NotYetQueried is true if the query of the gate waits for the gates before it.
+	NotYetQueried bool
 	// Events are sent when the decision takes effect.
 	Events []Event
 }
@@ -237,9 +237,9 @@ func EvaluateGates[S any](s S, conditions ...func(S) Gate) Gates {
 	for _, condition := range conditions {
 		gate := condition(s)
 		if !open && gate.Verdict == Ask {
-			gate.Pending, gate.NotYetAsked = nil, true
+			gate.Pending, gate.NotYetQueried = nil, true
 			gate.Verdict, gate.Opener, gate.Until = Wait, ByCluster, time.Time{}
-			gate.Message = "asked when the gates before it pass"
+			gate.Message = "queried when the gates before it pass"
 		}
 		open = open && gate.Verdict == Pass
 		gates = append(gates, gate)

@@ -39,7 +39,7 @@ func mergeGates(gates, ofStages release.Gates) release.Gates {
 		switch {
 		case i < 0:
 			merged = append(merged, gate)
-		case gates[i].NotYetAsked:
+		case gates[i].NotYetQueried:
 			merged[i] = gate
 		}
 	}

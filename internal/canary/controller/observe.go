@@ -90,12 +90,12 @@ func targetKey(c *flaggerv1.Canary) string {
 
 // observation is an observed Canary: the object, its dependencies and the snapshot.
 type observation struct {
-	object                  *flaggerv1.Canary      // update its state decoded
+	object                  *flaggerv1.Canary      // with its decoded status
 	stored                  flaggerv1.CanaryStatus // as the API server stores it
 	snapshot                canary.Snapshot
 	renderer                traffic.Renderer
 	target                  traffic.Target
-	versions                traffic.Versions // byCanary the route
+	versions                traffic.Versions // of the objects of the route, as they were read
 	selector, selectorValue string
 	dependencies            []watching.Object
 	// workloads and routes are the kinds of the objects that were read, which have to be watched.
