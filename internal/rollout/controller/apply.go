@@ -99,7 +99,7 @@ func (a *applier) applyWorkloadEffect(ctx context.Context, s *observation, effec
 	case rollout.ReplicaSetMaintained:
 		return a.replicaSets.update(ctx, s, e.Name, func(rs *appsv1.ReplicaSet) *appsv1.ReplicaSet {
 			hash := s.hash
-			if replicaset.PodTemplateHash(rs) != s.snapshot.Hash { // analysis an older template: the new one waits in the queue
+			if replicaset.PodTemplateHash(rs) != s.snapshot.Hash { // it has an older template: the new one waits in the queue
 				hash = ""
 			}
 			return replicaset.Maintain(rs, s.object, s.spec, e, hash)

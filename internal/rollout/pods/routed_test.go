@@ -138,6 +138,14 @@ func TestRetainedWeightNeverOverloadsStable(t *testing.T) {
 func TestReturnEndsWhenTheStablePodsAreComplete(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := stepInput(rapid.Int32Range(1, 20).Draw(t, "n"), 0, setWeight(rapid.Int32Range(0, 100).Draw(t, "a")), setWeight(rapid.Int32Range(0, 100).Draw(t, "b")))
+		switch scale := (&argov1.SetCanaryScale{}); rapid.IntRange(0, 2).Draw(t, "scale") {
+		case 1:
+			scale.Weight = new(rapid.Int32Range(0, 100).Draw(t, "scale weight"))
+			r.Steps = append([]argov1.CanaryStep{{SetCanaryScale: scale}}, r.Steps...)
+		case 2:
+			scale.Replicas = new(rapid.Int32Range(0, 20).Draw(t, "scale replicas"))
+			r.Steps = append([]argov1.CanaryStep{{SetCanaryScale: scale}}, r.Steps...)
+		}
 		r.DynamicStableScale, r.Aborted, r.PodsForAllTraffic = true, true, r.Replicas
 		r.MinPodsPerReplicaSet = rapid.Int32Range(0, 5).Draw(t, "least")
 		r.AbortScaleDownDelaySeconds = rapid.Ptr(rapid.Int32Range(0, 1), true).Draw(t, "delay")

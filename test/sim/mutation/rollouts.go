@@ -191,6 +191,12 @@ var Rollouts = []Mutant{
 		"Status: s, ScaleDownPending: delayed}", "Status: s, ScaleDownPending: delayed && false}", 1,
 	},
 	{
+		"a share that an aborted revision keeps",
+		"I23",
+		"internal/rollout/pods/routed.go",
+		"case r.DynamicStableScale && r.Aborted && !r.FullyPromoted:", "case r.DynamicStableScale && r.Aborted && !r.FullyPromoted && false:", 0,
+	},
+	{
 		"pauses of half their length",
 		"I14",
 		"internal/rollout/step_gates.go",

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -61,6 +62,9 @@ func (k *Rollouts) addOptionalFeatures(r *Release) {
 		{LongDelays, 0.12, func(r *Release) bool { return scaleDownDelay(r.Spec.Strategy) > 0 }, func(r *Release, s *sim.Stream) {
 			r.useLongDelay(sim.Pick(s, int32(45), 150))
 		}},
+		{WeightScales, 0.25, func(r *Release) bool { return r.Provider != actors.NoRouter }, func(r *Release, s *sim.Stream) {
+			r.addWeightScale(sim.Pick(s, int32(0), 10, 50, 100), s.Chance(0.5))
+		}},
 		{StepPlugins, 0.2, func(r *Release) bool { return r.Spec.Strategy.Canary != nil }, (*Release).addPluginSteps},
 		{RouterPlugins, 0.25, func(r *Release) bool {
 			return r.Spec.Strategy.Canary != nil && r.Spec.Strategy.Canary.TrafficRouting != nil
@@ -85,6 +89,18 @@ func (r *Release) useLongDelay(seconds int32) {
 		return
 	}
 	r.Spec.Strategy.Canary.ScaleDownDelaySeconds = new(seconds)
+}
+
+// WeightScales is the class of releases whose first step sets the number of pods by a weight.
+const WeightScales sim.FaultClass = "weight-scales"
+
+// addWeightScale adds the step. retained means that the pods of an aborted revision remain.
+func (r *Release) addWeightScale(weight int32, retained bool) {
+	c := r.Spec.Strategy.Canary
+	c.Steps = slices.Insert(c.Steps, 0, argov1.CanaryStep{SetCanaryScale: &argov1.SetCanaryScale{Weight: &weight}})
+	if retained {
+		c.AbortScaleDownDelaySeconds = new(int32(0))
+	}
 }
 
 // drawTemplates draws the analysis templates of a run: analyses may tolerate failures, and may be inconclusive.

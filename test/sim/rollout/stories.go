@@ -137,6 +137,11 @@ func Stories() []Story {
 		}, Acts: []Act{shipWhenHealthy(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		{Name: "experiment", Router: actors.NoRouter, Spec: withSteps(experimentStep("20s", true), weightStep(50)), Acts: []Act{shipWhenHealthy(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		{Name: "scaled canary", Router: actors.GatewayAPI, Spec: withSteps(argov1.CanaryStep{SetCanaryScale: &argov1.SetCanaryScale{Replicas: new(int32(1))}}, weightStep(10), pauseStep(5)), Acts: []Act{shipWhenHealthy(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "aborted with a weight of pods", Router: actors.GatewayAPI, Spec: func(spec *argov1.RolloutSpec) {
+			spec.Replicas = new(int32(10))
+			withSteps(argov1.CanaryStep{SetCanaryScale: &argov1.SetCanaryScale{Weight: new(int32(10))}}, weightStep(5), argov1.CanaryStep{SetCanaryScale: &argov1.SetCanaryScale{MatchTrafficWeight: true}}, weightStep(50), analysisStep())(spec)
+			spec.Strategy.Canary.DynamicStableScale, spec.Strategy.Canary.AbortScaleDownDelaySeconds = true, new(int32(0))
+		}, Acts: []Act{shipWhenHealthy(actors.BadVersion)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
 		{Name: "blue-green", Router: actors.NoRouter, Green: true, Acts: []Act{shipWhenHealthy(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		{Name: "blue-green, analysed", Router: actors.NoRouter, Green: true, Spec: func(spec *argov1.RolloutSpec) {
 			spec.Strategy.BlueGreen.PrePromotionAnalysis = new(analysisWith(shortTemplate))
