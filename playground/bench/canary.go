@@ -27,7 +27,10 @@ var canaries = benchmarkedAPI{
 	},
 	targetResource:   deploymentResource,
 	watchedResources: []schema.GroupVersionResource{canaryResource, deploymentResource},
-	timeline:         func() timeline { return &canaryTimeline{} },
+	timeline:         func(c controller) timeline { return &canaryTimeline{ofFlagger: c.isPeer} },
+	peer: peer{name: "Flagger", rememberedVersion: "1.44", remembered: map[string]string{
+		rowIdleRequests: "72", rowRequests: "179", rowLateness: "≈ 50 s", rowCPU: "68 ms", rowMemory: "79 MB", rowNoticing: "≤ an interval",
+	}},
 }
 
 // newCanary returns a Canary with the plan of a release.
@@ -59,6 +62,7 @@ const (
 type canaryStatus struct {
 	Phase        string `json:"phase"`
 	FailedChecks int    `json:"failedChecks"`
+	CanaryWeight int    `json:"canaryWeight"`
 	Serin        struct {
 		Window *struct {
 			Start metav1.MicroTime `json:"start"`
@@ -68,8 +72,10 @@ type canaryStatus struct {
 }
 
 // canaryTimeline is the release of a Canary. The starts of windows and the end of the drain are from its status: Serin runs on the
-// same machine. Times that were not observed yet are zero.
+// same machine. Flagger has neither in the status: a window starts when a weight is observed, and there is no drain. Times that were
+// not observed yet are zero.
 type canaryTimeline struct {
+	ofFlagger bool
 	// lastPhase is the last phase.
 	lastPhase    string
 	failedChecks int
@@ -78,6 +84,7 @@ type canaryTimeline struct {
 	// Between scaledUp and canaryReady, the cluster creates the pods of the canary.
 	scaledUp, canaryReady time.Time
 	windows               []time.Time
+	weight                int // of the last window, if Flagger runs the release
 	// Between copied and primaryReady, the cluster replaces the pods of the primary.
 	copied, primaryReady time.Time
 	drainUntil           time.Time
@@ -86,6 +93,7 @@ type canaryTimeline struct {
 
 func (t *canaryTimeline) changeTemplate(at time.Time) { t.patched = at }
 func (t *canaryTimeline) isShipped() bool             { return !t.patched.IsZero() }
+func (t *canaryTimeline) isStarted() bool             { return !t.progressing.IsZero() }
 func (t *canaryTimeline) phase() string               { return t.lastPhase }
 func (t *canaryTimeline) isIdle() bool                { return t.lastPhase == initialized }
 func (t *canaryTimeline) isFinished() bool            { return t.lastPhase == succeeded || t.lastPhase == failed }
@@ -120,7 +128,10 @@ func (t *canaryTimeline) observeCanary(at time.Time, s canaryStatus) {
 	switch s.Phase {
 	case progressing:
 		setIfZero(&t.progressing, at)
-		if window := s.Serin.Window; window != nil && !slices.ContainsFunc(t.windows, window.Start.Time.Equal) {
+		switch window := s.Serin.Window; {
+		case t.ofFlagger && s.CanaryWeight > t.weight:
+			t.weight, t.windows = s.CanaryWeight, append(t.windows, at)
+		case window != nil && !slices.ContainsFunc(t.windows, window.Start.Time.Equal):
 			t.windows = append(t.windows, window.Start.Time)
 		}
 	case finalising:
@@ -167,20 +178,23 @@ func (t *canaryTimeline) breakdown(s settings) (timeBreakdown, error) {
 	switch {
 	case t.lastPhase != succeeded:
 		return timeBreakdown{}, fmt.Errorf("it ended in phase %s with %d failed checks", t.lastPhase, t.failedChecks)
-	case t.patched.IsZero() || t.progressing.IsZero() || t.scaledUp.IsZero() || t.canaryReady.IsZero() || len(t.windows) == 0 || t.copied.IsZero() || t.primaryReady.IsZero() || t.drainUntil.IsZero():
+	case t.patched.IsZero() || t.progressing.IsZero() || t.scaledUp.IsZero() || t.canaryReady.IsZero() || len(t.windows) == 0 || t.copied.IsZero() || t.primaryReady.IsZero() || t.drainUntil.IsZero() && !t.ofFlagger:
 		return timeBreakdown{}, fmt.Errorf("a watch missed a part of it: %+v", *t)
 	}
 	opened := t.windows[0]
-	drainFrom := t.drainUntil.Add(-drainDelay)
+	drain, drainUntil := drainDelay, t.drainUntil
+	if t.ofFlagger {
+		drain, drainUntil = 0, t.ended
+	}
 	p := timeBreakdown{
 		Total:     t.ended.Sub(t.patched),
 		Windows:   time.Duration(len(t.windows)) * s.interval,
 		Cluster:   t.canaryReady.Sub(t.scaledUp) + t.primaryReady.Sub(t.copied),
-		Drain:     drainDelay,
+		Drain:     drain,
 		Noticing:  t.progressing.Sub(t.patched),
 		Starting:  t.scaledUp.Sub(t.progressing) + opened.Sub(t.canaryReady),
-		Promoting: drainFrom.Sub(t.primaryReady),
-		Ending:    t.ended.Sub(t.drainUntil),
+		Promoting: drainUntil.Add(-drain).Sub(t.primaryReady),
+		Ending:    t.ended.Sub(drainUntil),
 	}
 	p.Stepping = t.copied.Sub(opened) - p.Windows
 	p.Lateness = p.Total - p.Windows - p.Cluster - p.Drain

@@ -105,6 +105,43 @@ func TestAReleaseThatCannotBeMeasuredSaysWhy(t *testing.T) {
 	}
 }
 
+// playedByFlagger is a release of two windows of 10 s each, by a controller that acts every ten seconds.
+func playedByFlagger() *canaryTimeline {
+	t := &canaryTimeline{ofFlagger: true}
+	t.observeTarget(at(-900), observed(oldVersion, 1, 1))
+	t.observePrimary(at(-900), observed(oldVersion, 1, 1))
+	t.observeCanary(at(-500), canaryStatus{Phase: initialized})
+	t.patched = at(0)
+	t.observeTarget(at(5), observed(newVersion, 0, 0))
+	t.observeTarget(at(3980), observed(newVersion, 1, 0))
+	t.observeCanary(at(4000), canaryStatus{Phase: progressing})
+	t.observeTarget(at(5180), observed(newVersion, 1, 1))
+	t.observeCanary(at(10000), canaryStatus{Phase: progressing, CanaryWeight: 10})
+	t.observeCanary(at(10500), canaryStatus{Phase: progressing, CanaryWeight: 10}) // a failed check, for example
+	t.observeCanary(at(20000), canaryStatus{Phase: progressing, CanaryWeight: 20})
+	t.observePrimary(at(30000), observed(newVersion, 1, 0))
+	t.observeCanary(at(30010), canaryStatus{Phase: "Promoting", CanaryWeight: 20})
+	t.observePrimary(at(31200), observed(newVersion, 1, 1))
+	t.observeCanary(at(40000), canaryStatus{Phase: finalising})
+	t.observeTarget(at(49990), observed(newVersion, 0, 0))
+	t.observeCanary(at(50000), canaryStatus{Phase: succeeded})
+	return t
+}
+
+func TestTheTimeOfAReleaseByFlaggerIsDivided(t *testing.T) {
+	got, err := playedByFlagger().breakdown(asked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := timeBreakdown{
+		Total: 50 * time.Second, Windows: 20 * time.Second, Cluster: 2400 * time.Millisecond, Lateness: 27600 * time.Millisecond,
+		Noticing: 4 * time.Second, Starting: 4800 * time.Millisecond, Promoting: 18800 * time.Millisecond,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("parts (-want +got):\n%s", diff)
+	}
+}
+
 func TestADeploymentIsReadyWhenItsNewestPodsAre(t *testing.T) {
 	for _, test := range []struct {
 		name   string

@@ -62,7 +62,7 @@ func measureDays(ctx context.Context, s settings, options cluster.Options) (prin
 	for _, api := range apis {
 		logProgress("API " + api.api + ":")
 		measured := daysKept{API: api.api}
-		err := onCluster(ctx, s, api, options, func(ctx context.Context, st *stage) error {
+		err := onCluster(ctx, s, api, serin(s), options, func(ctx context.Context, st *stage) error {
 			if err := st.createReleases(ctx, s.releases); err != nil {
 				return err
 			}

@@ -4,7 +4,8 @@
 // separate control plane.
 //
 // It changes many Deployments or Rollouts at once, and reads public data only: the objects, a proxy that counts requests, and the
-// process table. It knows nothing of the implementation of Serin, and does not evaluate its numbers.
+// process table. It knows nothing of the implementation of Serin, and does not evaluate its numbers. It can measure Flagger and Argo
+// Rollouts, the peers, in the same way.
 package main
 
 import (
@@ -16,9 +17,11 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -49,6 +52,8 @@ type settings struct {
 	prometheus string
 	// serin is the binary to measure; empty: it is built from this repository.
 	serin string
+	// peers are the programs of Flagger and Argo Rollouts that are measured after Serin, each on a separate cluster.
+	peers peerPrograms
 	// profiles is the folder for profiles of Serin; empty: none are written.
 	profiles string
 	// output is the file for the results; empty: bench.json in the repository.
@@ -67,6 +72,8 @@ func (s settings) validate() error {
 		return errors.New("-scale and -days are two benchmarks: choose one")
 	case s.days < 0 || s.days*dailyReleases > s.releases:
 		return fmt.Errorf("-days is %d: choose 1 to %d for %d releases, of which %d are shipped a day", s.days, s.releases/dailyReleases, s.releases, dailyReleases)
+	case len(s.peers) > 0 && (s.scale != "" || s.days != 0):
+		return errors.New("-peer is not available with -scale and -days, which measure Serin alone")
 	case s.ballast < 0 || s.ballast > 1:
 		return fmt.Errorf("-ballast is %g: choose 0 to 1", s.ballast)
 	case s.releases < 1 || s.releases > maxReleases:
@@ -83,13 +90,21 @@ func (s settings) validate() error {
 			return err
 		}
 	}
-	_, err := selectAPIs(s.apis)
-	return err
+	apis, err := selectAPIs(s.apis)
+	if err != nil {
+		return err
+	}
+	for name := range s.peers {
+		if !slices.ContainsFunc(apis, func(api benchmarkedAPI) bool { return api.api == name }) {
+			return fmt.Errorf("-peer is for API %s, but -apis is %q: add it there", name, s.apis)
+		}
+	}
+	return nil
 }
 
 func main() {
 	podroot.BecomePod()
-	var s settings
+	s := settings{peers: peerPrograms{}}
 	flag.IntVar(&s.releases, "releases", 100, "how many releases there are, and move at once")
 	flag.IntVar(&s.steps, "steps", 5, "how many weights a release goes through: 10, 20, …")
 	flag.StringVar(&s.apis, "apis", "canary,rollout", "the APIs to measure, one after the other")
@@ -100,6 +115,7 @@ func main() {
 	flag.IntVar(&s.days, "days", 0, "days of a soak test instead: what a process keeps after each, with ten releases a day")
 	flag.BoolVar(&s.restarts, "restarts", false, "with -days: restart Serin each day")
 	flag.StringVar(&s.serin, "serin", "", "program to measure (default: built from this repository)")
+	flag.Var(s.peers, "peer", "canary=PROGRAM or rollout=PROGRAM: a program that starts Flagger or Argo Rollouts, to measure it in the same way; may be repeated")
 	flag.StringVar(&s.profiles, "profiles", "", "folder for profiles of Serin's processor time and memory, which cost a little of both (default: none)")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] [FILE]\n\nMeasures what releases cost, prints a table and writes FILE (default: bench.json, bench-scale.json or bench-days.json in the repository).")
@@ -132,6 +148,16 @@ func runBenchmark(s settings) error {
 			return fmt.Errorf("find %s: %w", *path, err)
 		}
 		*path = absolute
+	}
+	for api, program := range s.peers {
+		absolute, err := filepath.Abs(program)
+		if err == nil {
+			absolute, err = exec.LookPath(absolute) // an error that would otherwise occur after Serin was measured
+		}
+		if err != nil {
+			return fmt.Errorf("find the program of -peer %s: %w", api, err)
+		}
+		s.peers[api] = absolute
 	}
 	options := cluster.Options{Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	// Builds need the network of the machine, so they happen outside the network namespace.
@@ -209,30 +235,47 @@ func measureAPIs(ctx context.Context, s settings, options cluster.Options) (prin
 	}
 	for _, api := range apis {
 		logProgress("API " + api.api + ":")
-		measured := apiCosts{API: api.api}
-		err := onCluster(ctx, s, api, options, func(ctx context.Context, st *stage) (err error) {
-			if err := st.createReleases(ctx, s.releases); err != nil {
-				return err
-			}
-			if measured.Idle, err = st.measureIdle(ctx); err != nil {
-				return err
-			}
-			measured.Release, err = st.measureRelease(ctx, 0, s.releases, 0)
-			return err
-		})
+		costs, err := measureController(ctx, s, api, serin(s), options)
 		if err != nil {
 			return r, err
 		}
-		r.APIs = append(r.APIs, measured)
+		r.APIs = append(r.APIs, apiCosts{API: api.api, controllerCosts: costs})
+		program, isMeasured := s.peers[api.api]
+		if !isMeasured {
+			continue
+		}
+		logProgress("API " + api.api + ", " + api.peer.name + ":")
+		if costs, err = measureController(ctx, s, api, api.peer.controller(program), options); err != nil {
+			return r, err
+		}
+		r.APIs[len(r.APIs)-1].Peer = &costs
 	}
 	return r, nil
 }
 
+// measureController measures one controller on a separate cluster.
+func measureController(ctx context.Context, s settings, api benchmarkedAPI, c controller, options cluster.Options) (costs controllerCosts, err error) {
+	err = onCluster(ctx, s, api, c, options, func(ctx context.Context, st *stage) (err error) {
+		if err := st.createReleases(ctx, s.releases); err != nil {
+			return err
+		}
+		if costs.Idle, err = st.measureIdle(ctx); err != nil {
+			return err
+		}
+		costs.Release, err = st.measureRelease(ctx, 0, s.releases, 0)
+		return err
+	})
+	return costs, err
+}
+
 func (r report) measuredAPIs() int { return len(r.APIs) }
 
-// onCluster starts a cluster with Serin and the shared objects of an API, and measures.
-func onCluster(ctx context.Context, s settings, api benchmarkedAPI, options cluster.Options, measure func(context.Context, *stage) error) (err error) {
-	if s.profiles != "" {
+// onCluster starts a cluster with a controller and the shared objects of an API, and measures.
+func onCluster(ctx context.Context, s settings, api benchmarkedAPI, program controller, options cluster.Options, measure func(context.Context, *stage) error) (err error) {
+	switch {
+	case program.isPeer:
+		s.profiles = "" // only Serin is known to serve them
+	case s.profiles != "":
 		s.profiles = filepath.Join(s.profiles, api.api)
 	}
 	options.Folder += "-" + api.api
@@ -255,7 +298,7 @@ func onCluster(ctx context.Context, s settings, api benchmarkedAPI, options clus
 		case <-ctx.Done():
 		}
 	}()
-	st := &stage{settings: s, subject: api, cluster: c, clock: clock.RealClock{}, log: options.Log, say: logProgress}
+	st := &stage{settings: s, subject: api, controller: program, cluster: c, clock: clock.RealClock{}, log: options.Log, say: logProgress}
 	defer func() { err = errors.Join(err, st.close()) }()
 	if err := st.deploy(ctx, cancel, options.Builder); err != nil {
 		return withCause(ctx, err)

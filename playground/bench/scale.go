@@ -91,7 +91,7 @@ func measureScale(ctx context.Context, s settings, options cluster.Options) (pri
 	for _, api := range apis {
 		logProgress("API " + api.api + ":")
 		costs := scaleCost{API: api.api}
-		err := onCluster(ctx, s, api, options, func(ctx context.Context, st *stage) error {
+		err := onCluster(ctx, s, api, serin(s), options, func(ctx context.Context, st *stage) error {
 			if err := st.createBallast(ctx, r.Ballast); err != nil {
 				return err
 			}
@@ -122,7 +122,7 @@ func (s *stage) measureSize(ctx context.Context, size int) (c sizeCosts, err err
 	if c.StartUpSeconds, err = s.restartSerin(ctx); err != nil {
 		return c, err
 	}
-	if err := s.waitQuiet(ctx); err != nil {
+	if _, err := s.waitQuiet(ctx); err != nil {
 		return c, err
 	}
 	usage, err := s.cluster.Usage(serinName)

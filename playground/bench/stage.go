@@ -34,8 +34,6 @@ import (
 )
 
 const (
-	// serinName is the name of the controller's process and log.
-	serinName = "serin"
 	// drainDelay is how long pods without traffic are retained: Serin's default.
 	drainDelay = 5 * time.Second
 	// podDelay is the time until a pod is ready.
@@ -48,14 +46,15 @@ const (
 	quietPeriod = 5 * time.Second
 )
 
-// stage is a cluster with Serin and all releases.
+// stage is a cluster with a controller and all releases.
 type stage struct {
 	settings
-	subject benchmarkedAPI
-	cluster *cluster.Cluster
-	clock   clock.WithTicker
-	log     *slog.Logger
-	say     func(string)
+	subject    benchmarkedAPI
+	controller controller
+	cluster    *cluster.Cluster
+	clock      clock.WithTicker
+	log        *slog.Logger
+	say        func(string)
 
 	proxy   *apiproxy.Proxy
 	metrics *http.Server
@@ -67,8 +66,8 @@ type stage struct {
 
 	mu         sync.Mutex
 	timelines  map[string]timeline // by name
-	peakMemory int64               // of Serin's resident memory, in bytes
-	process    *process.Process    // Serin; nil while it is being restarted
+	peakMemory int64               // of the controller's resident memory, in bytes
+	process    *process.Process    // the controller; nil while it is being restarted
 }
 
 // close stops what raise started in addition to the cluster.
@@ -97,7 +96,7 @@ func (s *stage) runInBackground(run func(context.Context) error) {
 	})
 }
 
-// deploy starts the node and Serin, and creates the objects that all releases share.
+// deploy starts the node and the controller, and creates the objects that all releases share.
 func (s *stage) deploy(ctx context.Context, fail context.CancelCauseFunc, b *build.Builder) error {
 	s.life, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.fail = fail
@@ -128,7 +127,7 @@ func (s *stage) deploy(ctx context.Context, fail context.CancelCauseFunc, b *bui
 	if err := s.watchTimelines(ctx); err != nil {
 		return err
 	}
-	if err := s.startSerin(ctx); err != nil {
+	if err := s.startController(ctx); err != nil {
 		return err
 	}
 	for _, object := range s.subject.sharedObjects(s.settings) {
@@ -148,15 +147,15 @@ func (s *stage) create(ctx context.Context, object *unstructured.Unstructured) e
 	return nil
 }
 
-// createReleases creates releases until there are count of them, and returns when Serin has initialized all.
+// createReleases creates releases until there are count of them, and returns when the controller has initialized all.
 func (s *stage) createReleases(ctx context.Context, count int) error {
 	s.mu.Lock()
 	first := len(s.timelines)
 	for i := first; i < count; i++ {
-		s.timelines[releaseName(i)] = s.subject.timeline()
+		s.timelines[releaseName(i)] = s.subject.timeline(s.controller)
 	}
 	s.mu.Unlock()
-	s.say(fmt.Sprintf("handing %d releases of API %s over to Serin ...", count-first, s.subject.api))
+	s.say(fmt.Sprintf("handing %d releases of API %s over to %s ...", count-first, s.subject.api, s.controller.name))
 	timeout := waitTimeout + time.Duration(count-first)*releaseTimeout
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it took more than %s", timeout))
 	defer cancel()
@@ -174,8 +173,8 @@ func (s *stage) createReleases(ctx context.Context, count int) error {
 	return s.waitForAll(ctx, "all are taken over", isDone)
 }
 
-// startSerin starts the controller behind a counting proxy, with a stub of Prometheus.
-func (s *stage) startSerin(ctx context.Context) error {
+// startController starts the controller behind a counting proxy, with a stub of Prometheus.
+func (s *stage) startController(ctx context.Context) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp4", "127.0.0.1:0")
 	if err != nil {
 		return fmt.Errorf("serve metrics: %w", err)
@@ -188,22 +187,13 @@ func (s *stage) startSerin(ctx context.Context) error {
 		}
 		return nil
 	})
-	proxy, kubeconfig, err := s.cluster.StartCountingProxy(ctx, serinName)
+	proxy, kubeconfig, err := s.cluster.StartCountingProxy(ctx, s.controller.name)
 	if err != nil {
 		return err
 	}
 	s.proxy = proxy
-	argv := []string{
-		s.serin, "controller", "-kubeconfig", kubeconfig, "-metrics-server", s.prometheus, "-allow-loopback-hooks", "-mesh-provider", "istio",
-		"-enable-leader-election", "-leader-election-namespace", namespace, "-drain-delay", drainDelay.String(), "-log-level", "info",
-	}
-	if s.interval < 10*time.Second {
-		argv = append(argv, "-min-analysis-interval", s.interval.String())
-	}
-	if s.profiles != "" || s.days > 0 {
-		argv = append(argv, "-profiling-address", profilingAddress)
-	}
-	process, err := s.cluster.StartProcess(serinName, argv, nil)
+	argv, env := s.controller.command(kubeconfig, s.prometheus)
+	process, err := s.cluster.StartProcess(s.controller.name, argv, env)
 	if err != nil {
 		return err
 	}
@@ -213,12 +203,12 @@ func (s *stage) startSerin(ctx context.Context) error {
 }
 
 // setProcess replaces the process whose end is an error; nil: there is none, because it is being restarted.
-func (s *stage) setProcess(serin *process.Process) {
+func (s *stage) setProcess(p *process.Process) {
 	s.mu.Lock()
-	s.process = serin
+	s.process = p
 	s.mu.Unlock()
-	if serin != nil {
-		s.runInBackground(func(ctx context.Context) error { return s.awaitEnd(ctx, serin) })
+	if p != nil {
+		s.runInBackground(func(ctx context.Context) error { return s.awaitEnd(ctx, p) })
 	}
 }
 
@@ -229,20 +219,20 @@ func (s *stage) currentProcess() *process.Process {
 	return s.process
 }
 
-// awaitEnd returns an error when Serin ends, unless it was ended for a restart.
-func (s *stage) awaitEnd(ctx context.Context, serin *process.Process) error {
+// awaitEnd returns an error when the controller ends, unless it was ended for a restart.
+func (s *stage) awaitEnd(ctx context.Context, p *process.Process) error {
 	select {
 	case <-ctx.Done():
 		return nil
-	case <-serin.Done():
+	case <-p.Done():
 	}
-	if s.currentProcess() != serin {
+	if s.currentProcess() != p {
 		return nil
 	}
-	return s.cluster.Ended(serin)
+	return s.cluster.Ended(p)
 }
 
-// memorySampleInterval is the interval at which the memory of Serin is sampled.
+// memorySampleInterval is the interval at which the memory of the controller is sampled.
 const memorySampleInterval = time.Second
 
 // sampleMemory records the maximum of the sampled memory.
@@ -259,7 +249,7 @@ func (s *stage) sampleMemory(ctx context.Context) error {
 		if sampled == nil {
 			continue
 		}
-		usage, err := s.cluster.Usage(serinName)
+		usage, err := s.cluster.Usage(s.controller.name)
 		if s.currentProcess() != sampled {
 			continue
 		}
@@ -361,35 +351,36 @@ func (s *stage) countRequests() int {
 	return sumCounts(r.Reads) + sumCounts(r.Writes)
 }
 
-// waitQuiet waits until requests stop, with a limit: requests that never stop are a result of the measurement.
-func (s *stage) waitQuiet(ctx context.Context) error {
+// waitQuiet waits until requests stop, with a limit: requests that never stop are a result of the measurement. It reports whether they
+// stopped.
+func (s *stage) waitQuiet(ctx context.Context) (quiet bool, err error) {
 	before, since := s.countRequests(), s.clock.Now()
 	for deadline := since.Add(waitTimeout / 3); s.clock.Now().Before(deadline); {
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return false, context.Cause(ctx)
 		case <-s.clock.After(phasePollInterval):
 		}
 		now := s.clock.Now()
 		if count := s.countRequests(); count != before {
 			before, since = count, now
 		} else if now.Sub(since) >= quietPeriod {
-			return nil
+			return true, nil
 		}
 	}
 	s.say("  requests did not cease")
-	return nil
+	return false, nil
 }
 
 // measureIdle measures the cost of idle releases.
 func (s *stage) measureIdle(ctx context.Context) (idleCosts, error) {
-	if err := s.waitQuiet(ctx); err != nil {
+	if _, err := s.waitQuiet(ctx); err != nil {
 		return idleCosts{}, err
 	}
 	s.say(fmt.Sprintf("counting requests for %s in which nothing happens ...", s.idle))
 	profiled := s.profileProcessor(ctx, "cpu-idle.pprof", s.idle)
 	counts, began := s.proxy.Counts(), s.clock.Now()
-	before, err := s.cluster.Usage(serinName)
+	before, err := s.cluster.Usage(s.controller.name)
 	if err != nil {
 		return idleCosts{}, err
 	}
@@ -398,7 +389,7 @@ func (s *stage) measureIdle(ctx context.Context) (idleCosts, error) {
 		return idleCosts{}, context.Cause(ctx)
 	case <-s.clock.After(s.idle):
 	}
-	after, err := s.cluster.Usage(serinName)
+	after, err := s.cluster.Usage(s.controller.name)
 	if err != nil {
 		return idleCosts{}, err
 	}
@@ -421,37 +412,54 @@ func (s *stage) measureRelease(ctx context.Context, first, count int, pause time
 	defer cancel()
 	s.say(fmt.Sprintf("shipping %d new versions, %d windows of %s each ...", count, s.steps, s.interval))
 	profiled := s.profileProcessor(ctx, "cpu.pprof", windows)
-	before, err := s.cluster.Usage(serinName)
+	before, err := s.readProcessorTimes()
 	if err != nil {
 		return releaseCosts{}, err
 	}
 	s.mu.Lock()
-	s.peakMemory = before.ResidentBytes
+	s.peakMemory = before.controller.ResidentBytes
 	s.mu.Unlock()
 	counts := s.proxy.Counts()
 	if err := s.changeTemplates(ctx, first, count, pause); err != nil {
 		return releaseCosts{}, err
 	}
-	if err := s.waitForAll(ctx, "all releases have ended", isDone); err != nil {
+	if err := s.waitForAll(ctx, "all releases have started", isStarted); err != nil {
 		return releaseCosts{}, err
 	}
-	if err := s.waitQuiet(ctx); err != nil {
-		return releaseCosts{}, err
-	}
-	after, err := s.cluster.Usage(serinName)
+	started, err := s.readProcessorTimes()
 	if err != nil {
 		return releaseCosts{}, err
 	}
-	found := sortRequests(s.proxy.Counts().Since(counts))
+	if err := s.waitForAll(ctx, "all releases have ended", isDone); err != nil {
+		return releaseCosts{}, err
+	}
+	after, err := s.readProcessorTimes()
+	if err != nil {
+		return releaseCosts{}, err
+	}
+	afterCounts := s.proxy.Counts()
+	quiet, err := s.waitQuiet(ctx)
+	if err != nil {
+		return releaseCosts{}, err
+	}
+	if quiet { // otherwise, the cost of waiting would count as a cost of releases
+		if after, err = s.readProcessorTimes(); err != nil {
+			return releaseCosts{}, err
+		}
+		afterCounts = s.proxy.Counts()
+	}
+	found := sortRequests(afterCounts.Since(counts))
 	each := float64(count)
+	use := after.since(before)
 	r := releaseCosts{
 		NotMeasured: []string{}, Requests: found,
 		RequestsPerRelease: float64(sumCounts(found.Reads)+sumCounts(found.Writes)) / each, ReadsPerRelease: float64(sumCounts(found.Reads)) / each,
-		CPUSecondsPerRelease: (after.CPUSeconds - before.CPUSeconds) / each, AfterResidentBytes: after.ResidentBytes, AfterFileBytes: after.FileBytes,
+		CPUSecondsPerRelease: use.ControllerCPUSeconds / each, AfterResidentBytes: after.controller.ResidentBytes, AfterFileBytes: after.controller.FileBytes,
+		Processors: use, ProcessorsDuringStart: started.since(before),
 	}
 	var all []timeBreakdown
 	s.mu.Lock()
-	r.PeakResidentBytes = max(s.peakMemory, after.ResidentBytes)
+	r.PeakResidentBytes = max(s.peakMemory, after.controller.ResidentBytes)
 	for i := first; i < first+count; i++ {
 		name := releaseName(i)
 		p, err := s.timelines[name].breakdown(s.settings)
@@ -465,6 +473,9 @@ func (s *stage) measureRelease(ctx context.Context, first, count int, pause time
 	r.setTimes(all)
 	return r, errors.Join(<-profiled, s.saveProfile(ctx, profilesURL+"heap", "heap-after.pprof"), s.saveProfile(ctx, metricsURL, "metrics-after.txt"))
 }
+
+// isStarted reports whether the controller has noticed the new version of a release, if it was shipped.
+func isStarted(t timeline) bool { return t.isStarted() || t.isFinished() || !t.isShipped() }
 
 // isDone reports whether a release has ended, or was not shipped.
 func isDone(t timeline) bool { return t.isFinished() || t.isIdle() && !t.isShipped() }

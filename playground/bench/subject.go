@@ -20,7 +20,10 @@ type benchmarkedAPI struct {
 	targetResource schema.GroupVersionResource
 	// watchedResources are the resources from which timelines are filled.
 	watchedResources []schema.GroupVersionResource
-	timeline         func() timeline
+	// timeline returns an empty timeline for a release by a controller.
+	timeline func(controller) timeline
+	// peer is the project that the API is from.
+	peer peer
 }
 
 // benchmarkedAPIs are the two APIs, in the order of measurement and output.

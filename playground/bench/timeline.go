@@ -14,6 +14,8 @@ type timeline interface {
 	changeTemplate(at time.Time)
 	// isShipped reports whether changeTemplate was called.
 	isShipped() bool
+	// isStarted reports whether a status contained the new version.
+	isStarted() bool
 	// phase is the progress of the release, for the log.
 	phase() string
 	// isIdle reports whether the first version serves, isFinished whether the release of the second one ended.
@@ -34,7 +36,7 @@ type timeBreakdown struct {
 	Cluster time.Duration
 	// Drain is the time for which pods without traffic were retained.
 	Drain time.Duration
-	// Lateness is the remaining time, caused by Serin and the API server.
+	// Lateness is the remaining time, caused by the controller and the API server.
 	Lateness time.Duration
 
 	// Noticing is from the change to the first status that knows of it, Starting from there to the first window, Stepping
