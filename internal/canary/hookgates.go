@@ -60,9 +60,10 @@ func refusalText(hook flaggerv1.CanaryWebhook, answer release.Answer) string {
 	return hook.Name + " has not approved: " + answer.Text
 }
 
-// trafficIncreaseGates are the gates before every increase of the weight, and before the promotion after the last weight: the
-// webhooks that must approve it. A command of the user replaces the approvals of one step. As in Flagger, the first weight after
-// mirrored traffic needs none.
+// trafficIncreaseGates are the gates before each weight of the plan, and before the promotion after the last one: the webhooks that
+// must approve it. A command of the user replaces the approvals of one step. As in Flagger, the first weight after mirrored traffic
+// needs none. A weight that is restored (reconcileLiveWeight), or that users need because a promotion failed (failPromotion), and
+// the routes of A/B tests and blue/green do not wait for them.
 func trafficIncreaseGates(s Snapshot) []gate {
 	if s.Plan.Strategy != Weighted {
 		return nil

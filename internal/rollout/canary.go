@@ -41,7 +41,7 @@ func newStepState(f facts, in stepInputs) StepState {
 	v := StepState{
 		Now: f.Now, Index: valueOr(f.Status.CurrentStepIndex, 0), Total: int32(len(f.steps())), //nolint:gosec // a list in one object
 		Step: step, Status: f.Status, Pods: stepPods(f), PluginGate: in.plugins.gate,
-		Run: in.runs.step, Experiment: in.runs.experiment, ManagedRouteSet: t.weights != nil, WeightShortfall: t.shortfall, CanaryEndpointsGate: t.canaryEndpointsGate, RouterGate: t.routerGate,
+		Run: in.runs.step, Experiment: in.runs.experiment, RoutePlanned: t.weights != nil, WeightShortfall: t.shortfall, CanaryEndpointsGate: t.canaryEndpointsGate, RouterGate: t.routerGate,
 		RouterPluginGate: t.plugins.pendingGate(),
 	}
 	if in.plugins.statuses != nil {

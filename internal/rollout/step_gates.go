@@ -21,8 +21,8 @@ type StepState struct {
 	Pods StepPods
 	// Run is the AnalysisRun of the step, Experiment its Experiment; nil while there is none.
 	Run, Experiment *RunResult
-	// ManagedRouteSet is true if the router has the managed route of the step.
-	ManagedRouteSet bool
+	// RoutePlanned is true if this decision sets the route of the step, with its managed routes.
+	RoutePlanned bool
 	// WeightShortfall is the reason why the router was not given the weight of the step; empty: it was.
 	WeightShortfall string
 	// CanaryEndpointsGate is the gate about missing endpoints of the revision for the traffic of the step; nil: none are
@@ -206,7 +206,7 @@ func managedRouteSet(v StepState) release.Gate {
 	if v.CanaryEndpointsGate != nil {
 		return *v.CanaryEndpointsGate
 	}
-	if !v.ManagedRouteSet {
+	if !v.RoutePlanned {
 		return release.NewWaitingGate("route", release.ByCluster, "not applied yet")
 	}
 	if v.RouterPluginGate != nil {

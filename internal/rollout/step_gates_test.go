@@ -97,7 +97,7 @@ func TestGatesOfEachKindOfStep(t *testing.T) {
 		{"experiment bad", StepState{Step: experiment, Experiment: &RunResult{Name: "e", Phase: argov1.AnalysisPhaseFailed, Message: "m"}}, "fail experiment person: e is failed: m", "Experiment analysis phase is error/failed: m"},
 		{"experiment good", StepState{Step: experiment, Experiment: &RunResult{Name: "e", Phase: argov1.AnalysisPhaseSuccessful}}, "pass", ""},
 		{"header", StepState{Step: argov1.CanaryStep{SetHeaderRoute: &argov1.SetHeaderRoute{}}}, "wait route cluster: not applied yet", ""},
-		{"mirror", StepState{Step: argov1.CanaryStep{SetMirrorRoute: &argov1.SetMirrorRoute{}}, ManagedRouteSet: true}, "pass", ""},
+		{"mirror", StepState{Step: argov1.CanaryStep{SetMirrorRoute: &argov1.SetMirrorRoute{}}, RoutePlanned: true}, "pass", ""},
 		{"plugin to be called", StepState{Step: plugin}, "wait plugin cluster: a is not called yet", ""},
 		{"plugin is called", StepState{Step: plugin, PluginGate: new(release.NewWaitingGate("plugin", release.ByAnswer, "asked"))}, "wait plugin answer: asked", ""},
 		{"plugin good", StepState{Step: plugin, Status: ran(argov1.StepPluginSuccessful, false, "")}, "pass", ""},
@@ -139,7 +139,7 @@ func TestNoStepIsADeadEnd(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		v := StepState{
-			Now: noon, Step: rapid.SampledFrom(steps).Draw(t, "step"), ManagedRouteSet: rapid.Bool().Draw(t, "routed"),
+			Now: noon, Step: rapid.SampledFrom(steps).Draw(t, "step"), RoutePlanned: rapid.Bool().Draw(t, "routed"),
 			Pods: StepPods{
 				New: pods.ReplicaSetPods{SpecReplicas: rapid.Int32Range(0, 3).Draw(t, "spec"), Available: rapid.Int32Range(0, 3).Draw(t, "available")}, DesiredNew: rapid.Int32Range(0, 3).Draw(t, "want"),
 				WithoutRouter: rapid.Bool().Draw(t, "basic"), OthersAvailable: rapid.Int32Range(0, 1).Draw(t, "others"),

@@ -54,7 +54,7 @@ func TestProvidersOfCanariesAreKnownEverywhere(t *testing.T) {
 		if strings.Count(pages, "`"+name+"`") < 2 { // the table of features, and the list of providers
 			t.Errorf("docs/canary.md and docs/providers.md do not describe the provider %q", name)
 		}
-		passesContractTest(t, name, renderer, "New(")
+		callsContractTest(t, name, renderer, "New(")
 	}
 }
 
@@ -73,12 +73,12 @@ func TestRoutersOfRolloutsAreKnownEverywhere(t *testing.T) {
 		if !strings.Contains(page, "\n##"+strings.ToLower(path.Base(name))+"\n") && !strings.Contains(page, "\n##aws"+strings.ToLower(name)+"\n") {
 			t.Errorf("docs/rollout-routers.md has no section about router %q", name)
 		}
-		passesContractTest(t, name, renderer, "NewRollout(")
+		callsContractTest(t, name, renderer, "NewRollout(")
 	}
 }
 
-// passesContractTest requires that the package of a renderer runs the contract test with the result of a constructor.
-func passesContractTest(t *testing.T, name string, renderer traffic.Renderer, constructor string) {
+// callsContractTest requires that the package of a renderer runs the contract test with the result of a constructor.
+func callsContractTest(t *testing.T, name string, renderer traffic.Renderer, constructor string) {
 	t.Helper()
 	rendererType := reflect.TypeOf(renderer)
 	if rendererType.Kind() == reflect.Pointer {

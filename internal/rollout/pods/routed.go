@@ -78,16 +78,16 @@ func (r TrafficRoutedPods) effectiveCanaryScale() *argov1.SetCanaryScale {
 // weightToCarry returns the weight that the pods of the new revision must be able to carry.
 func (r TrafficRoutedPods) weightToCarry() int32 {
 	if r.DynamicStableScale && r.Aborted && !r.FullyPromoted {
-		return r.weightToCarryAtAbort()
+		return r.weightForPodsAtAbort()
 	}
 	return r.WeightForPods(r.MaxWeight)
 }
 
-// weightToCarryAtAbort returns the weight that the pods of an aborted revision must carry while the stable revision regains its
+// weightForPodsAtAbort returns the weight that the pods of an aborted revision must carry while the stable revision regains its
 // pods: the last weight of the steps that requires fewer pods than are missing in the stable revision. It decreases as
 // stable pods become available. Without abortScaleDownDelaySeconds, the pods of the new revision are removed in the same
 // steps, provided that their number may decrease; otherwise it would retain a share indefinitely.
-func (r TrafficRoutedPods) weightToCarryAtAbort() int32 {
+func (r TrafficRoutedPods) weightForPodsAtAbort() int32 {
 	missing := r.Replicas - r.StableAvailable
 	if r.AbortScaleDownDelaySeconds == nil && r.NewAvailable > r.MinPodsPerReplicaSet {
 		missing = max(missing, r.NewAvailable)
