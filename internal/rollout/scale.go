@@ -41,11 +41,11 @@ func scaleForCanaryStrategy(f facts, t trafficPlan) outcome {
 }
 
 // nextReplicaCounts returns the numbers of pods of both sides after this reconciliation: those of replicaCounts, and at least the
-// current ones while their traffic has not moved.
+// current ones while their traffic has not moved, except for pods of an aborted revision that are not available.
 func nextReplicaCounts(f facts, t trafficPlan) pods.ReplicaCounts {
 	_, next := replicaCounts(f, t.weights)
 	if trafficOutOfSync(f, t) {
-		next = pods.ReplicaCounts{Canary: max(next.Canary, f.new.SpecReplicas), Stable: max(next.Stable, f.stable.SpecReplicas)}
+		next = pods.ReplicaCounts{Canary: max(next.Canary, podsRetainedAfterAbort(f, t)), Stable: max(next.Stable, f.stable.SpecReplicas)}
 	}
 	next.Stable = retainUntilServiceMoves(f, t, next.Stable)
 	return next
