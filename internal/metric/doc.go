@@ -5,8 +5,8 @@
 //
 // A new metrics service needs:
 //
-//   - a package below internal/metric with the function Service, its contract test (metrictest), and a fuzz test if it parses
-//     responses itself (no test requires these two);
+//   - a package below internal/metric with the function Service, its contract test (metrictest) and a fuzz test of the
+//     parser of its responses (TestMetricsServicesAreTested in test/borders);
 //   - an entry in operator.MetricsServices.
 //
 // For MetricTemplates, also:

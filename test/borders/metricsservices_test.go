@@ -1,6 +1,7 @@
 package borders
 
 import (
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -61,5 +62,26 @@ func TestMetricsServicesAreDocumented(t *testing.T) {
 		if !shown[name] {
 			t.Errorf("no example in docs/examples has a MetricTemplate of type %s", name)
 		}
+	}
+}
+
+// TestMetricsServicesAreTested: the package of every service runs the contract test, and a fuzz test of its responses.
+func TestMetricsServicesAreTested(t *testing.T) {
+	tested := 0
+	for _, p := range listPackages(t) {
+		name, ok := p.ours()
+		if !ok || path.Dir(name) != "internal/metric" || name == "internal/metric/metrictest" {
+			continue
+		}
+		tested++
+		tests := readTests(t, name)
+		for _, call := range []string{"metrictest.Run(", "metrictest.Fuzz("} {
+			if !strings.Contains(tests, call) {
+				t.Errorf("the tests of %s do not contain %q", name, call)
+			}
+		}
+	}
+	if services := operator.MetricsServices(metric.Cluster{}, clock.RealClock{}); tested < len(services.TemplateTypes()) {
+		t.Errorf("found %d packages of metrics services, but %d are registered for MetricTemplates alone", tested, len(services.TemplateTypes()))
 	}
 }

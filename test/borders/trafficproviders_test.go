@@ -85,6 +85,17 @@ func callsContractTest(t *testing.T, name string, renderer traffic.Renderer, con
 		rendererType = rendererType.Elem()
 	}
 	folder := strings.TrimPrefix(rendererType.PkgPath(), module+"/")
+	tests := readTests(t, folder)
+	for _, call := range []string{"traffictest.Run(", "." + constructor} {
+		if !strings.Contains(tests, call) {
+			t.Errorf("%s does not run the contract test with the renderer of %q: its tests do not contain %q", folder, name, call)
+		}
+	}
+}
+
+// readTests returns the text of all tests of a package.
+func readTests(t *testing.T, folder string) string {
+	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, folder, "*_test.go"))
 	if err != nil {
 		t.Fatal(err)
@@ -93,11 +104,7 @@ func callsContractTest(t *testing.T, name string, renderer traffic.Renderer, con
 	for _, file := range files {
 		tests.WriteString(read(t, filepath.Join(folder, filepath.Base(file))))
 	}
-	for _, call := range []string{"traffictest.Run(", "." + constructor} {
-		if !strings.Contains(tests.String(), call) {
-			t.Errorf("%s does not run the contract test with the renderer of %q: its tests do not contain %q", folder, name, call)
-		}
-	}
+	return tests.String()
 }
 
 // providersOfDefinition are the values of spec.provider that the CustomResourceDefinition of Canary allows.
