@@ -195,7 +195,10 @@ func (s *Server) nextStatus() int {
 // Serve answers requests on listener until ctx ends, then drains. It returns nil when all requests were answered, and
 // ErrCrash after CRASH_AFTER.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
-	server := &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true) // as gateways send the requests of a GRPCRoute
+	server := &http.Server{Handler: s, ReadHeaderTimeout: time.Minute, Protocols: protocols}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	var crash <-chan time.Time

@@ -365,7 +365,7 @@ func (s *environment) serviceURL(service string, port int) string {
 
 func (s *environment) loadAfterFirstAnswer(options load.Options, changes ...func(*load.Options)) *load.Load {
 	s.t.Helper()
-	first := s.load(load.Options{URL: options.URL, Host: options.Host, Rate: 10})
+	first := s.load(load.Options{URL: options.URL, Host: options.Host, HTTP2: options.HTTP2, Rate: 10})
 	waitForRequests(s.t, first, 1)
 	first.Stop()
 	return s.load(options, changes...)

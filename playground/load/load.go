@@ -38,6 +38,8 @@ type Options struct {
 	// Users is the number of clients that send the requests in rotation, each with its own cookies. With 0, cookies are
 	// neither stored nor sent.
 	Users int
+	// HTTP2 sends the requests by unencrypted HTTP/2, as gRPC clients without TLS do, and not by HTTP/1.1.
+	HTTP2 bool
 	// Timeout of a request, 10 s if 0.
 	Timeout time.Duration
 	// Clock defaults to the real clock.
@@ -102,6 +104,9 @@ func Start(ctx context.Context, o Options) (*Load, error) {
 	}
 	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
 	o.Method = cmp.Or(o.Method, http.MethodGet)
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(!o.HTTP2)
+	protocols.SetUnencryptedHTTP2(o.HTTP2)
 	l := &Load{options: o}
 	for range max(o.Users, 1) {
 		client := &http.Client{
@@ -109,7 +114,8 @@ func Start(ctx context.Context, o Options) (*Load, error) {
 			Transport: &http.Transport{
 				// The library silently retries a request on a reused connection that turns out to be closed.
 				DisableKeepAlives: true,
-				// An empty map disables HTTP/2, whose client retries requests too.
+				Protocols:         protocols,
+				// An empty map disables HTTP/2 with TLS, whose client retries requests too.
 				TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{},
 			},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -65,6 +65,32 @@ func TestAbortedRequestIsLostAndNotRetried(t *testing.T) {
 	}
 }
 
+func TestProtocolOfTheRequests(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		var major atomic.Int64
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			major.Store(int64(r.ProtoMajor))
+			w.Header().Set("X-Version", "v1")
+		}))
+		server.Config.Protocols = &http.Protocols{}
+		server.Config.Protocols.SetHTTP1(true)
+		server.Config.Protocols.SetUnencryptedHTTP2(true)
+		server.Start()
+		defer server.Close()
+		l, err := load.Start(t.Context(), load.Options{URL: server.URL, Rate: 2000, HTTP2: http2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.WaitFor(t.Context(), func(c load.Counts) bool { return c.Requests >= 10 }); err != nil {
+			t.Fatal(err)
+		}
+		l.Stop()
+		if counts := l.Counts(); counts.Failed() != 0 || (major.Load() == 2) != http2 {
+			t.Errorf("with HTTP2 %t, the server received HTTP/%d: %s", http2, major.Load(), counts)
+		}
+	}
+}
+
 func TestAnswerOfTheGatewayCountsAsLost(t *testing.T) {
 	got := load.CountSamples(sendAtLeast(t, 10, load.Options{}, func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusBadGateway)

@@ -24,7 +24,7 @@ func TestReplayFailsWhenItPlaysNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		output, err := exec.CommandContext(t.Context(), file, arguments...).CombinedOutput()
-		if err == nil || !strings.Contains(string(output), "no recorded case in test/conformance/flagger") {
+		if err == nil || !strings.Contains(string(output), "contains no recorded case to replay") {
 			t.Errorf("without recordings, arguments %q: error %v, output:\n%s", arguments, err, output)
 		}
 	}
