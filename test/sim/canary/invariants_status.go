@@ -188,8 +188,11 @@ func (c *executedCommands) observe(event any) {
 			c.Violate("I24", r.Name(), "%s was executed, although no user gave it", now.Command)
 		}
 		c.executed[key] = c.Now()
-		if verb == "abort" && h.After.Status.Serin.Run == run {
+		switch {
+		case verb == "abort" && now.Run == run:
 			c.aborted[string(r.UID)+" "+run] = true
+		case verb == "retry": // with the analysed template in the primary, it continues the promotion of the same run
+			delete(c.aborted, string(r.UID)+" "+run)
 		}
 	}
 }
