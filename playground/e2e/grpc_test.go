@@ -5,7 +5,6 @@ package e2e_test
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/serin-dev/serin/playground/load"
@@ -54,16 +53,5 @@ func TestAGRPCRouteDividesRequests(t *testing.T) {
 		r.waitForEnd("Succeeded")
 		a.waitForPodsDeleted("app=quotes")
 	})
-	var weights []int
-	for _, w := range r.windows() {
-		weights = append(weights, w.weight)
-		a.checkShare(w, "v2")
-	}
-	if diff := cmp.Diff([]int{20, 50}, weights); diff != "" {
-		t.Errorf("weights of the windows (-want +got):\n%s", diff)
-	}
-	counts := waitForRequests(t, a.gateway, 40)
-	if answered := counts.ByVersion["v2"].Requests; answered != counts.Requests {
-		t.Errorf("after the promotion, v2 answered %d of %d requests: %s", answered, counts.Requests, counts)
-	}
+	a.checkPromotion(r.windows(), "v2", 20, 50)
 }

@@ -134,19 +134,7 @@ func testPromotion(t *testing.T, a loadedEnvironment) {
 		r.waitForEnd("Succeeded")
 		a.waitForPodsDeleted("app=cart")
 	})
-	windows := r.windows()
-	var weights []int
-	for _, w := range windows {
-		weights = append(weights, w.weight)
-		a.checkShare(w, "v2")
-	}
-	if diff := cmp.Diff([]int{20, 50}, weights); diff != "" {
-		t.Errorf("weights of the windows (-want +got):\n%s", diff)
-	}
-	counts := waitForRequests(t, a.gateway, 40)
-	if answered := counts.ByVersion["v2"].Requests; answered != counts.Requests {
-		t.Errorf("after the promotion v2 answered %d of %d requests: %s", answered, counts.Requests, counts)
-	}
+	a.checkPromotion(r.windows(), "v2", 20, 50)
 	const want = `New revision detected! Scaling up cart.acts
 Starting canary analysis for cart.acts
 Advance cart.acts canary weight 20
@@ -157,6 +145,24 @@ Promotion completed! Scaling down cart.acts`
 	r.waitForEvent("Promotion completed!")
 	if diff := cmp.Diff(want, strings.Join(r.eventMessages(), "\n")); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// checkPromotion checks that the windows of a promoted release had these weights, that the version received its share in each, and
+// that it answers all requests now.
+func (a loadedEnvironment) checkPromotion(windows []window, version string, weights ...int) {
+	a.t.Helper()
+	var got []int
+	for _, w := range windows {
+		got = append(got, w.weight)
+		a.checkShare(w, version)
+	}
+	if diff := cmp.Diff(weights, got); diff != "" {
+		a.t.Errorf("weights of the windows (-want +got):\n%s", diff)
+	}
+	counts := waitForRequests(a.t, a.gateway, 40)
+	if answered := counts.ByVersion[version].Requests; answered != counts.Requests {
+		a.t.Errorf("after the promotion %s answered %d of %d requests: %s", version, answered, counts.Requests, counts)
 	}
 }
 
