@@ -21,8 +21,8 @@ type (
 	HasFinalizer struct{ Present bool }
 	// ServicesExist creates the Services of primary and canary, and the apex Service once the primary can serve.
 	ServicesExist struct{ Apex bool }
-	// PrimaryExists creates the primary, if the target has the revision. With Follow, the primary is updated with each template of
-	// the target.
+	// PrimaryExists creates the primary, if the target has the revision. With Follow, an existing primary is updated too, on the same
+	// condition: the effects after it, and the status, are about the template that was observed.
 	PrimaryExists struct {
 		Revision, ID string
 		Follow       bool

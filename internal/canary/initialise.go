@@ -18,7 +18,8 @@ func initialise(s Snapshot) Decision {
 	if s.Plan.RouteBeforePods {
 		effects = append(effects, RoutePrepared{})
 	}
-	effects = append(effects, PrimaryExists{ID: s.copyIDFor("initialise", s.Workload.Target.Revision), Follow: true})
+	revision := s.Workload.Target.Revision
+	effects = append(effects, PrimaryExists{Revision: revision, ID: s.copyIDFor("initialise", revision), Follow: true})
 	if s.Workload.Primary.Found && !s.Workload.SameTemplate {
 		effects = append(effects, ConfigsCollected{}) // the copies for the rollback of an earlier promotion are obsolete
 	}

@@ -332,6 +332,12 @@ func TestThePrimaryFollowsItsTargetUntilItServes(t *testing.T) {
 	if o := w.observe(); o.Primary.PromotionID != "id-3" || o.Primary.Replicas != 5 {
 		t.Errorf("other replicas must not change the template: got %+v", o.Primary)
 	}
+	decided := w.observe().Target.Revision
+	w.setImage("cart:3")
+	expectRefused(t, w.workload.EnsurePrimary(t.Context(), c, decided, "id-5", true), ErrTargetChanged, "not the analysed "+decided)
+	if got := w.primaryImage(); got != "cart:2" {
+		t.Errorf("after a change of the target since the decision, the primary has %s, want cart:2", got)
+	}
 }
 
 func TestAPrimaryOfAnotherOwnerIsRefused(t *testing.T) {

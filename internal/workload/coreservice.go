@@ -210,7 +210,7 @@ func (k serviceWorkload) EnsureServices(ctx context.Context, c *flaggerv1.Canary
 }
 
 // EnsurePrimary creates the primary's Service from the target, if there is none and the target has the given revision. With
-// follow it updates an existing one.
+// follow it updates an existing one, on the same condition.
 func (k serviceWorkload) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, revision, id string, follow bool) error {
 	target, primary, err := k.targetAndPrimary(ctx, c)
 	if err != nil {
@@ -219,10 +219,12 @@ func (k serviceWorkload) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary,
 	if target == nil {
 		return newUnusableError(k.missingTargetProblem(c))
 	}
-	if primary == nil {
+	if primary == nil || follow {
 		if err := k.verifyRevision(c, target, revision); err != nil {
 			return err
 		}
+	}
+	if primary == nil {
 		created := k.newCopy(c, target, apexName(c)+primarySuffix)
 		setAnnotations(created, map[string]string{promotedAnnotation: id})
 		if primary, err = k.createObject(ctx, c, created); err != nil {

@@ -98,6 +98,7 @@ func TestAServiceIsPromotedAndRestored(t *testing.T) {
 	if first.Target.Revision == second.Target.Revision || first.Target.FlaggerHash == second.Target.FlaggerHash || second.PrimaryUpToDate {
 		t.Errorf("got %+v, then %+v", first, second)
 	}
+	expectRefused(t, kind.EnsurePrimary(ctx, c, first.Target.Revision, "id-2", true), ErrTargetChanged, "service shop.shop has revision "+second.Target.Revision)
 	expectRefused(t, kind.CopyTemplate(ctx, c, first.Target.Revision, "id-2"), ErrTargetChanged, "service shop.shop has revision "+second.Target.Revision)
 	must(t, kind.CopyTemplate(ctx, c, second.Target.Revision, "id-2"))
 	w.expectNoRequests("copied already", func() { must(t, kind.CopyTemplate(ctx, c, second.Target.Revision, "id-2")) })

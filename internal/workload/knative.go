@@ -149,10 +149,10 @@ func (k knativeWorkload) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary,
 		return err
 	}
 	latest, primary := latestCreatedRevision(service), service.GetAnnotations()[primaryRevision]
-	if latest == "" || primary == latest || primary != "" && !follow {
+	if latest == "" || primary != "" && !follow {
 		return nil // Knative has not created one yet: the change of its status requeues the release
 	}
-	if err := k.verifyRevision(c, service, revision); err != nil {
+	if err := k.verifyRevision(c, service, revision); err != nil || primary == latest {
 		return err
 	}
 	if primary != "" {

@@ -68,6 +68,7 @@ func TestKnativeServiceIsReleased(t *testing.T) {
 	if second.Target.Available != 0 || !second.Primary.Readiness.Ready {
 		t.Errorf("got %+v", second)
 	}
+	expectRefused(t, kind.EnsurePrimary(ctx, c, first.Target.Revision, "id-x", true), ErrTargetChanged, "not the analysed one")
 	must(t, kind.EnsurePrimary(ctx, c, "", "id-x", false)) // a serving primary does not follow the target
 	expectRefused(t, kind.CopyTemplate(ctx, c, first.Target.Revision, "id-2"), ErrTargetChanged, "Knative Service fn.shop has revision fn-00002, not the analysed one")
 	must(t, kind.CopyTemplate(ctx, c, second.Target.Revision, "id-2"))

@@ -13,9 +13,9 @@ import (
 )
 
 // EnsurePrimary creates the copies of configuration and then the primary from the target's template, if there is no primary.
-// If the target has another revision than the given one, it returns ErrTargetChanged; an empty revision matches any. With follow,
-// for the time before the primary first serves, it updates an existing primary to the target's template. id becomes the
-// flagger-id of a template that is written.
+// With follow, for the time before the primary first serves, it updates an existing primary to the target's template. If the
+// target has another revision than the given one, neither happens, and it returns ErrTargetChanged; an empty revision matches
+// any. id becomes the flagger-id of a template that is written.
 func (d templateWorkload) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, revision, id string, follow bool) error {
 	seen, err := d.readWorkloads(ctx, c)
 	if err != nil {
@@ -47,7 +47,7 @@ func (d templateWorkload) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary
 	if seen.problem != "" {
 		return newUnusableError(seen.problem)
 	}
-	known, err := d.deriveState(c, seen)
+	known, err := d.verifyRevision(c, seen, revision)
 	if err != nil {
 		return err
 	}

@@ -4,9 +4,9 @@ package e2e_test
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,7 +17,28 @@ func TestBlueGreenWithoutAMeshWaitsForItsAcceptanceTestAndLosesNoRequest(t *test
 	t.Parallel()
 	s := startEnvironment(t, "bluegreen")
 	hooks := startReceiver(t)
-	hooks.setAnswer("/", answerWith(http.StatusForbidden))
+	var calls atomic.Int32
+	served := make(chan struct{})                // closed once requests to Service worker-canary are answered
+	hooks.setAnswer("/", func(webhookCall) int { // refuses once, then does as the command in the manifest does
+		if calls.Add(1) == 1 {
+			return http.StatusForbidden
+		}
+		select {
+		case <-served:
+		case <-t.Context().Done():
+			return http.StatusServiceUnavailable
+		}
+		response, err := http.Get(s.serviceURL("worker-canary", 8080) + "/ready")
+		if err != nil {
+			t.Error(err)
+			return http.StatusServiceUnavailable
+		}
+		defer response.Body.Close()
+		if version := response.Header.Get("X-Version"); version != "v2" {
+			t.Errorf("Service worker-canary leads to version %q, want v2", version)
+		}
+		return response.StatusCode
+	})
 	s.apply(deployment(t, "worker", 2) + `
 apiVersion: v1
 kind: Service
@@ -45,17 +66,10 @@ spec: {selector: {app: worker}, ports: [{name: http, port: 8080}]}
 		}
 		return nil
 	})
-	hooks.setAnswer("/", func(webhookCall) int { // as the command in the manifest does
-		response, err := http.Get(fmt.Sprintf("http://worker-canary.%s:8080/ready", s.namespace))
-		if err != nil {
-			return http.StatusServiceUnavailable
-		}
-		defer response.Body.Close()
-		if version := response.Header.Get("X-Version"); version != "v2" {
-			t.Errorf("Service worker-canary leads to version %q, want v2", version)
-		}
-		return response.StatusCode
-	})
+	first := s.startServiceLoad("worker-canary", 8080, 10)
+	waitForRequests(t, first, 1, "v2")
+	first.Stop()
+	close(served)
 	r.waitForEnd("Succeeded")
 	s.waitForPodsDeleted("app=worker")
 	r.waitForEvent("Promotion completed!")
