@@ -13,10 +13,10 @@ import (
 // reconcileIdle waits for a new revision. It maintains nothing that others may change in the meantime: no weight, no replicas, no
 // template.
 func reconcileIdle(s Snapshot) Decision {
-	switch s.serin().Intent {
-	case intentCompleted, intentSkipped, intentFailed:
+	switch intent := s.serin().Intent; {
+	case isEndIntent(intent):
 		return callPostRolloutHooks(s)
-	case intentRollback, intentCancel, intentSkip, intentFinish:
+	case intent == intentRollback, intent == intentCancel, intent == intentSkip, intent == intentFinish:
 		// A user edited the phase: what was in progress ends.
 		return s.edit().addEffects(steadyStateEffects(s)...).clearRunState().decision(nil)
 	}

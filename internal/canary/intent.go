@@ -36,6 +36,11 @@ func IsFinalising(status flaggerv1.CanaryStatus) bool {
 	return status.Phase == flaggerv1.CanaryPhaseFinalising || status.Serin != nil && status.Serin.Intent == intentFinish
 }
 
+// isEndIntent reports whether the release has ended, and its post-rollout hooks are pending.
+func isEndIntent(intent string) bool {
+	return intent == intentCompleted || intent == intentSkipped || intent == intentFailed
+}
+
 // hasReachedThreshold reports whether so many checks have failed that the release fails.
 func (s *Snapshot) hasReachedThreshold() bool { return s.Status.FailedChecks >= s.Plan.Threshold }
 

@@ -45,6 +45,10 @@ func sanitizeStatus(s Snapshot) (Decision, bool) {
 		m.clampMicroTime(&serin.Unreachable, s.Now)
 		m.clampMicroTime(&serin.LastTraffic, s.Now)
 		m.clampMicroTime(&serin.DrainUntil, s.Now.Add(s.Plan.Drain))
+		if hasDeadline(status.Phase) && isEndIntent(serin.Intent) {
+			// A user wrote the phase of a release that had ended: it is in progress again, so that it can end again.
+			serin.Intent, serin.Reason, m.changed = "", "", true
+		}
 		if len(serin.Run) > maxName { // it is part of the ID of every query
 			serin.Run, m.changed = "", true
 		}
