@@ -209,6 +209,9 @@ func (p process) requestedAPIs() []api {
 func (f *Flags) tuneClient(cfg *rest.Config, transports []transport.WrapperFunc) *rest.Config {
 	cfg.QPS, cfg.Burst = f.QPS, f.Burst
 	cfg.UserAgent = "serin"
+	// Serin and the API server are in the same network: compression would cost both of them processor time, and Serin the buffers
+	// of each watch.
+	cfg.DisableCompression = true
 	for _, wrap := range transports {
 		cfg.Wrap(wrap)
 	}

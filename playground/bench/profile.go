@@ -19,16 +19,36 @@ const (
 	profilesURL      = "http://" + profilingAddress + "/debug/pprof/"
 )
 
-// maxProfile is the longest profile that Serin serves: its server ends responses after a minute.
-const maxProfile = 50 * time.Second
+// profilePeriod is the period of one profile. It bounds how long a measurement waits for its last profile; Serin's server ends
+// responses after a minute.
+const profilePeriod = 15 * time.Second
 
-// profileProcessor starts to store a profile of the processor time of the next period in a file, if profiles were requested. The
-// channel receives the result.
-func (s *stage) profileProcessor(ctx context.Context, file string, period time.Duration) <-chan error {
-	saved := make(chan error, 1)
-	seconds := int(min(period, maxProfile).Seconds())
-	go func() { saved <- s.saveProfile(ctx, fmt.Sprintf("%sprofile?seconds=%d", profilesURL, seconds), file) }()
-	return saved
+// profileProcessor stores profiles of the processor time, if they were requested, until the returned function is called: name-1.pprof
+// and so on, which "go tool pprof" adds up. The function waits for the last one.
+func (s *stage) profileProcessor(ctx context.Context, name string) (end func() error) {
+	if s.profiles == "" {
+		return func() error { return nil }
+	}
+	ended, saved := make(chan struct{}), make(chan error, 1)
+	go func() {
+		url := fmt.Sprintf("%sprofile?seconds=%d", profilesURL, int(profilePeriod.Seconds()))
+		for i := 1; ; i++ {
+			if err := s.saveProfile(ctx, url, fmt.Sprintf("%s-%d.pprof", name, i)); err != nil {
+				saved <- err
+				return
+			}
+			select {
+			case <-ended:
+				saved <- nil
+				return
+			default:
+			}
+		}
+	}()
+	return func() error {
+		close(ended)
+		return <-saved
+	}
 }
 
 // saveProfile stores the response of a debug endpoint in a file, if profiles were requested.

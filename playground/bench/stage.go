@@ -378,7 +378,7 @@ func (s *stage) measureIdle(ctx context.Context) (idleCosts, error) {
 		return idleCosts{}, err
 	}
 	s.say(fmt.Sprintf("counting requests for %s in which nothing happens ...", s.idle))
-	profiled := s.profileProcessor(ctx, "cpu-idle.pprof", s.idle)
+	endProfile := s.profileProcessor(ctx, "cpu-idle")
 	counts, began := s.proxy.Counts(), s.clock.Now()
 	before, err := s.cluster.Usage(s.controller.name)
 	if err != nil {
@@ -400,7 +400,7 @@ func (s *stage) measureIdle(ctx context.Context) (idleCosts, error) {
 		RequestsPerMinutePerRelease: float64(sumCounts(found.Reads)+sumCounts(found.Writes)) / took.Minutes() / float64(len(s.timelines)),
 		CPUSecondsPerMinute:         (after.CPUSeconds - before.CPUSeconds) / took.Minutes(),
 	}
-	return r, errors.Join(<-profiled, s.saveProfile(ctx, profilesURL+"heap", "heap-idle.pprof"), s.saveProfile(ctx, metricsURL, "metrics-idle.txt"))
+	return r, errors.Join(endProfile(), s.saveProfile(ctx, profilesURL+"heap", "heap-idle.pprof"), s.saveProfile(ctx, metricsURL, "metrics-idle.txt"))
 }
 
 // measureRelease changes the version of count releases, the first of them first, and measures the cost. pause is the time between two
@@ -411,7 +411,7 @@ func (s *stage) measureRelease(ctx context.Context, first, count int, pause time
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it took more than %s", timeout))
 	defer cancel()
 	s.say(fmt.Sprintf("shipping %d new versions, %d windows of %s each ...", count, s.steps, s.interval))
-	profiled := s.profileProcessor(ctx, "cpu.pprof", windows)
+	endProfile := s.profileProcessor(ctx, "cpu")
 	before, err := s.readProcessorTimes()
 	if err != nil {
 		return releaseCosts{}, err
@@ -471,7 +471,7 @@ func (s *stage) measureRelease(ctx context.Context, first, count int, pause time
 	}
 	s.mu.Unlock()
 	r.setTimes(all)
-	return r, errors.Join(<-profiled, s.saveProfile(ctx, profilesURL+"heap", "heap-after.pprof"), s.saveProfile(ctx, metricsURL, "metrics-after.txt"))
+	return r, errors.Join(endProfile(), s.saveProfile(ctx, profilesURL+"heap", "heap-after.pprof"), s.saveProfile(ctx, metricsURL, "metrics-after.txt"))
 }
 
 // isStarted reports whether the controller has noticed the new version of a release, if it was shipped.
