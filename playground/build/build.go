@@ -259,17 +259,22 @@ func (b *Builder) TraefikCRDs(ctx context.Context) (string, error) {
 	return filepath.Join(module, "docs", "content", "reference", "dynamic-configuration", "kubernetes-crd-definition-v1.yml"), err
 }
 
-// RouteCRDs returns the files with the CRDs of traffic providers that cannot run in the playground, and of TCPRoutes. Contour's are
+// TCPRouteCRDs returns the files with the CRDs of the Gateway API's experimental channel that Traefik needs to serve TCPRoutes.
+func (b *Builder) TCPRouteCRDs(ctx context.Context) ([]string, error) {
+	module, err := moduleFolder(ctx, filepath.Join(b.source, "modules", "gatewayapi"), "sigs.k8s.io/gateway-api")
+	folder := filepath.Join(module, "config", "crd", "experimental")
+	return []string{
+		filepath.Join(folder, "gateway.networking.k8s.io_tcproutes.yaml"),
+		filepath.Join(folder, "gateway.networking.k8s.io_tlsroutes.yaml"),
+	}, err
+}
+
+// RouteCRDs returns the files with the CRDs of traffic providers that cannot run in the playground. Contour's are
 // part of its module; for kinds whose CRDs are in no module, these are the ones of Serin's tests.
 func (b *Builder) RouteCRDs(ctx context.Context) ([]string, error) {
 	providers := filepath.Join(b.Repository(), "internal", "traffic")
 	contour, err := moduleFolder(ctx, filepath.Join(providers, "traffictest", "definitions"), "github.com/projectcontour/contour")
-	if err != nil {
-		return nil, err
-	}
-	gateway, err := moduleFolder(ctx, filepath.Join(b.source, "modules", "gatewayapi"), "sigs.k8s.io/gateway-api")
 	return []string{
-		filepath.Join(gateway, "config", "crd", "experimental", "gateway.networking.k8s.io_tcproutes.yaml"),
 		filepath.Join(contour, "examples", "contour", "01-crds.yaml"),
 		filepath.Join(providers, "alb", "testdata", "definitions.yaml"),
 		filepath.Join(providers, "ambassador", "testdata", "definitions.yaml"),

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -100,7 +101,11 @@ func TestCRDsOfProvidersAreFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range append(files, traefik) {
+	tcp, err := b.TCPRouteCRDs(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range slices.Concat(files, tcp, []string{traefik}) {
 		if _, err := os.Stat(file); err != nil {
 			t.Error(err)
 		}

@@ -62,6 +62,8 @@ type Options struct {
 	Terminal *os.File
 	// Gateway and Prometheus select whether these are started.
 	Gateway, Prometheus bool
+	// TCPRouteCRDs are the files with the CRDs that the gateway needs to serve TCPRoutes; empty: it does not.
+	TCPRouteCRDs []string
 	// APIServerOnly starts only etcd and the API server: without controllers and a node, nothing but the caller changes objects.
 	APIServerOnly bool
 	// Autoscaling runs the HorizontalPodAutoscaler controller. There are no pod metrics, so it only enforces minReplicas and
@@ -385,10 +387,16 @@ func (c *Cluster) startGateway(ctx, running context.Context) error {
 	if err := c.ApplyFolder(ctx, c.programs.traefikCRDs); err != nil {
 		return err
 	}
-	if err := gateway.CreateGateway(ctx, c.Dynamic); err != nil {
+	for _, file := range c.options.TCPRouteCRDs {
+		if err := c.ApplyFolder(ctx, file); err != nil {
+			return err
+		}
+	}
+	tcp := len(c.options.TCPRouteCRDs) > 0
+	if err := gateway.CreateGateway(ctx, c.Dynamic, tcp); err != nil {
 		return err
 	}
-	err := c.startPart("traefik", []string{"KUBECONFIG=" + c.Kubeconfig}, append([]string{c.programs.traefik}, gateway.TraefikArgs(network.NodeAddress)...)...)
+	err := c.startPart("traefik", []string{"KUBECONFIG=" + c.Kubeconfig}, append([]string{c.programs.traefik}, gateway.TraefikArgs(network.NodeAddress, tcp)...)...)
 	if err != nil {
 		return err
 	}

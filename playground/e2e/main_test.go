@@ -94,6 +94,9 @@ func prepare(ctx context.Context, b *build.Builder) error {
 	if _, err := b.RouteCRDs(ctx); err != nil {
 		return err
 	}
+	if _, err := b.TCPRouteCRDs(ctx); err != nil {
+		return err
+	}
 	_, err := prepareIngress(ctx, b)
 	return err
 }
@@ -109,6 +112,9 @@ func start(ctx context.Context, options cluster.Options) (err error) {
 	}
 	if controller.missing == nil {
 		options.Images[ingress.Image] = node.Image{Program: controller.program}
+	}
+	if options.TCPRouteCRDs, err = options.Builder.TCPRouteCRDs(ctx); err != nil {
+		return err
 	}
 	if shared, err = cluster.Start(ctx, options); err != nil {
 		return err

@@ -34,6 +34,7 @@ const (
 // Ports on the node's address.
 const (
 	Port        = 80
+	TCPPort     = 9000
 	MetricsPort = 8082
 )
 
@@ -45,9 +46,10 @@ var (
 )
 
 // TraefikArgs returns Traefik's arguments; its KUBECONFIG must refer to the API server. Traefik reads routes, Services and
-// endpoints, batches changes for a tenth of a second, and sends requests to pods, not to Service addresses.
-func TraefikArgs(node netip.Addr) []string {
-	return []string{
+// endpoints, batches changes for a tenth of a second, and sends requests to pods, not to Service addresses. With tcp, it also serves
+// TCPRoutes, and requires the CRDs of all routes of the experimental channel that it knows.
+func TraefikArgs(node netip.Addr, tcp bool) []string {
+	args := []string{
 		"--global.checknewversion=false", "--global.sendanonymoususage=false", "--log.level=INFO",
 		"--providers.providersThrottleDuration=100ms",
 		"--providers.kubernetesgateway=true", "--providers.kubernetescrd=true",
@@ -56,6 +58,10 @@ func TraefikArgs(node netip.Addr) []string {
 		"--entrypoints.metrics.address=:" + strconv.Itoa(MetricsPort),
 		"--metrics.prometheus=true", "--metrics.prometheus.entrypoint=metrics", "--metrics.prometheus.addserviceslabels=true",
 	}
+	if tcp {
+		args = append(args, "--providers.kubernetesgateway.experimentalchannel=true", "--entrypoints.tcp.address=:"+strconv.Itoa(TCPPort))
+	}
+	return args
 }
 
 // InstallCRDs creates the CustomResourceDefinitions in the files of folder and returns when all of them are established.
@@ -96,8 +102,19 @@ func InstallCRDs(
 	return nil
 }
 
-// CreateGateway creates the GatewayClass and the Gateway: one HTTP listener for routes of all namespaces and hosts.
-func CreateGateway(ctx context.Context, client dynamic.Interface) error {
+// CreateGateway creates the GatewayClass and the Gateway: one HTTP listener for routes of all namespaces and hosts, and with tcp
+// another one for TCPRoutes.
+func CreateGateway(ctx context.Context, client dynamic.Interface, tcp bool) error {
+	newListener := func(name, protocol string, port int64) any {
+		return map[string]any{
+			"name": name, "protocol": protocol, "port": port,
+			"allowedRoutes": map[string]any{"namespaces": map[string]any{"from": "All"}},
+		}
+	}
+	listeners := []any{newListener("http", "HTTP", Port)}
+	if tcp {
+		listeners = append(listeners, newListener("tcp", "TCP", TCPPort))
+	}
 	namespace := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": Namespace},
 	}}
@@ -110,10 +127,7 @@ func CreateGateway(ctx context.Context, client dynamic.Interface) error {
 		"metadata": map[string]any{"name": Name, "namespace": Namespace},
 		"spec": map[string]any{
 			"gatewayClassName": ClassName,
-			"listeners": []any{map[string]any{
-				"name": "http", "protocol": "HTTP", "port": int64(Port),
-				"allowedRoutes": map[string]any{"namespaces": map[string]any{"from": "All"}},
-			}},
+			"listeners":        listeners,
 		},
 	}}
 	if err := createObject(ctx, client.Resource(namespaces), namespace); err != nil {
