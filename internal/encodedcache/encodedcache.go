@@ -20,8 +20,11 @@ import (
 
 // storedObject is the stored form of an object. It implements metav1.ObjectMetaAccessor, through which stores find its key.
 type storedObject struct {
-	namespace, name, resourceVersion string
-	json                             []byte
+	// text contains namespace, name, resource version and JSON. As strings of their own, the first three would each keep a page in
+	// use that they share with the garbage of the decoding.
+	text []byte
+	// name, resourceVersion and json are where these begin in text.
+	name, resourceVersion, json int32
 	// decoded is nil unless the object was used recently.
 	decoded atomic.Pointer[unstructured.Unstructured]
 }
@@ -31,12 +34,23 @@ func newStoredObject(object *unstructured.Unstructured) (*storedObject, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode %s %s.%s: %w", object.GetKind(), object.GetName(), object.GetNamespace(), err)
 	}
-	return &storedObject{namespace: object.GetNamespace(), name: object.GetName(), resourceVersion: object.GetResourceVersion(), json: encoded}, nil
+	namespace, name, version := object.GetNamespace(), object.GetName(), object.GetResourceVersion()
+	s := &storedObject{text: make([]byte, 0, len(namespace)+len(name)+len(version)+len(encoded))}
+	s.text = append(s.text, namespace...)
+	s.name = int32(len(s.text))
+	s.text = append(s.text, name...)
+	s.resourceVersion = int32(len(s.text))
+	s.text = append(s.text, version...)
+	s.json = int32(len(s.text))
+	s.text = append(s.text, encoded...)
+	return s, nil
 }
 
 // GetObjectMeta implements metav1.ObjectMetaAccessor. It returns only what identifies the object and its version.
 func (s *storedObject) GetObjectMeta() metav1.Object {
-	return &metav1.ObjectMeta{Namespace: s.namespace, Name: s.name, ResourceVersion: s.resourceVersion}
+	return &metav1.ObjectMeta{
+		Namespace: string(s.text[:s.name]), Name: string(s.text[s.name:s.resourceVersion]), ResourceVersion: string(s.text[s.resourceVersion:s.json]),
+	}
 }
 
 // informer is an informer whose store contains stored objects, and whose readers and handlers receive the objects themselves.
@@ -88,7 +102,7 @@ func (i *informer) decode(object any) any {
 		return decoded
 	}
 	decoded := &unstructured.Unstructured{}
-	if err := json.Unmarshal(stored.json, &decoded.Object); err != nil {
+	if err := json.Unmarshal(stored.text[stored.json:], &decoded.Object); err != nil {
 		panic(err) // not the JSON that newStoredObject has written: a programming error
 	}
 	stored.decoded.Store(decoded)

@@ -8,6 +8,7 @@ import (
 	"runtime/metrics"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -17,16 +18,32 @@ import (
 // for what the Go runtime does not count, and for the allocations during a collection.
 const memoryLimitPercent = 90
 
-// tuneMemory sets the limit of the garbage collector, unless the environment does, and disables memory profiling when profiles
-// are not served. Without the soft limit, the heap could grow by half over the memory that is in use, and the kernel
-// would end the process at the limit although a collection would have sufficed.
-func tuneMemory(f Flags, lookup func(string) string, containerLimit string) {
+// The heap grows by this percentage of what is in use before the next collection. During the start, all cached objects are
+// allocated between the garbage of their decoding. The pages that they share with it remain in use for good, and are as many as the
+// garbage was: with 1,000 Canaries, the lower percentage saves 24 of 98 MB, and costs a third more processor time once.
+const (
+	startGCPercent = 25
+	usualGCPercent = 100
+	// maxStart ends the start of a process that does not become quiet, because releases are in progress throughout.
+	maxStart = 5 * time.Minute
+)
+
+// tuneMemory sets the limit of the garbage collector, and how often it runs during the start, unless the environment does. It
+// disables memory profiling when profiles are not served. Without the soft limit, the heap could grow by half over the memory that is
+// in use, and the kernel would end the process at the limit although a collection would have sufficed. The caller must call
+// endStart when the caches are filled.
+func tuneMemory(f Flags, lookup func(string) string, containerLimit string) (endStart func()) {
 	if limit, limited := softMemoryLimit(containerLimit); limited && lookup("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(limit)
 	}
 	if f.ProfilingAddress == "" {
 		runtime.MemProfileRate = 0
 	}
+	if lookup("GOGC") != "" {
+		return func() {}
+	}
+	debug.SetGCPercent(startGCPercent)
+	return sync.OnceFunc(func() { debug.SetGCPercent(usualGCPercent) })
 }
 
 // readContainerLimit returns the memory limit of the container, as cgroup v2 shows it: a number of bytes, or max. Outside of a
@@ -84,19 +101,24 @@ func (r *memoryReturner) check(total, inUse uint64) bool {
 }
 
 // returnMemory returns unused memory to the operating system after each busy time, until ctx is done. forget removes the
-// references to memory that only a busy process needs.
-func returnMemory(ctx context.Context, clk clock.WithTicker, forget func()) error {
+// references to memory that only a busy process needs. endStart is called at the end of the first busy time, or after maxStart.
+func returnMemory(ctx context.Context, clk clock.WithTicker, forget, endStart func()) error {
 	ticker := clk.NewTicker(memoryCheckInterval)
 	defer ticker.Stop()
+	began := clk.Now()
 	var returner memoryReturner
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C():
-			if returner.check(heapBytes()) {
+			returns := returner.check(heapBytes())
+			if returns {
 				forget()
 				debug.FreeOSMemory()
+			}
+			if returns || clk.Since(began) >= maxStart {
+				endStart()
 			}
 		}
 	}

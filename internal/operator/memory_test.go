@@ -1,9 +1,13 @@
 package operator
 
 import (
+	"context"
 	"math"
 	"runtime/debug"
 	"testing"
+	"time"
+
+	testingclock "k8s.io/utils/clock/testing"
 )
 
 func TestMemoryIsReturnedOnceAfterEachBusyTime(t *testing.T) {
@@ -37,8 +41,11 @@ func TestMemoryIsReturnedOnceAfterEachBusyTime(t *testing.T) {
 
 // TestTheMemoryLimitOfTheContainerIsThatOfTheCollector: Go does not know the limit of its container.
 func TestTheMemoryLimitOfTheContainerIsThatOfTheCollector(t *testing.T) {
-	before := debug.SetMemoryLimit(-1)
-	t.Cleanup(func() { debug.SetMemoryLimit(before) })
+	before, percent := debug.SetMemoryLimit(-1), debug.SetGCPercent(usualGCPercent)
+	t.Cleanup(func() {
+		debug.SetMemoryLimit(before)
+		debug.SetGCPercent(percent)
+	})
 	for _, tt := range []struct {
 		content, environment string
 		want                 int64
@@ -54,5 +61,45 @@ func TestTheMemoryLimitOfTheContainerIsThatOfTheCollector(t *testing.T) {
 		if got := debug.SetMemoryLimit(-1); got != tt.want {
 			t.Errorf("memory.max %q, GOMEMLIMIT %q: limit %d, want %d", tt.content, tt.environment, got, tt.want)
 		}
+	}
+}
+
+func TestTheCollectorRunsMoreOftenUntilTheCachesAreFilled(t *testing.T) {
+	percent := debug.SetGCPercent(usualGCPercent)
+	t.Cleanup(func() { debug.SetGCPercent(percent) })
+	current := func() int {
+		percent := debug.SetGCPercent(usualGCPercent)
+		debug.SetGCPercent(percent)
+		return percent
+	}
+	endStart := tuneMemory(Flags{ProfilingAddress: "127.0.0.1:6060"}, func(string) string { return "" }, "")
+	if got := current(); got != startGCPercent {
+		t.Errorf("during the start: %d %%, want %d %%", got, startGCPercent)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	clk, ended := testingclock.NewFakeClock(time.Unix(0, 0)), make(chan error)
+	go func() {
+		ended <- returnMemory(ctx, clk, func() {}, func() {
+			endStart()
+			cancel()
+		})
+	}()
+	for waiting := true; waiting; {
+		select {
+		case err := <-ended:
+			if waiting = false; err != nil {
+				t.Error(err)
+			}
+		default:
+			clk.Step(memoryCheckInterval)
+		}
+	}
+	if got := current(); got != usualGCPercent {
+		t.Errorf("after the start: %d %%, want %d %%", got, usualGCPercent)
+	}
+	debug.SetGCPercent(60)
+	tuneMemory(Flags{ProfilingAddress: "127.0.0.1:6060"}, func(string) string { return "60" }, "")() // GOGC is set
+	if got := current(); got != 60 {
+		t.Errorf("with GOGC: %d %%, want 60 %%", got)
 	}
 }

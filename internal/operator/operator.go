@@ -78,7 +78,7 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 		return err
 	}
 	log.SetLogger(logger)
-	tuneMemory(f, os.Getenv, readContainerLimit())
+	endStart := tuneMemory(f, os.Getenv, readContainerLimit())
 	counters := telemetry.New(metrics.Registry)
 	counters.SetInfo(version, f.MeshProvider)
 	fences := f.fences()
@@ -127,7 +127,7 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 	if err := mgr.Add(replicaRunnable{health.Run}); err != nil {
 		return fmt.Errorf("add the health server: %w", err)
 	}
-	if err := mgr.Add(replicaRunnable{func(ctx context.Context) error { return returnMemory(ctx, clock.RealClock{}, stores.recent.Forget) }}); err != nil {
+	if err := mgr.Add(replicaRunnable{func(ctx context.Context) error { return returnMemory(ctx, clock.RealClock{}, stores.recent.Forget, endStart) }}); err != nil {
 		return fmt.Errorf("add the return of memory: %w", err)
 	}
 	logger.Info("Started", "version", version, "provider", f.MeshProvider, "namespace", f.Namespace)

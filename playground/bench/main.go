@@ -42,6 +42,8 @@ type settings struct {
 	scale string
 	// ballast is the share of the full ballast that exists next to the releases of scale.
 	ballast float64
+	// busy is the number of releases of scale that are shipped so that they are in progress at the same time; 0: none.
+	busy int
 	// days is the number of days of a soak test; 0: none.
 	days int
 	// restarts is true if Serin is restarted on each of the days.
@@ -60,6 +62,9 @@ type settings struct {
 	output string
 }
 
+// windows is how long a release without failures observes.
+func (s settings) windows() time.Duration { return time.Duration(s.steps) * s.interval }
+
 // stepWeight is the weight of the first step, and the increase with each further step.
 const stepWeight = 10
 
@@ -70,6 +75,8 @@ func (s settings) validate() error {
 	switch {
 	case s.scale != "" && s.days != 0:
 		return errors.New("-scale and -days are two benchmarks: choose one")
+	case s.busy < 0 || s.busy > 0 && s.scale == "":
+		return fmt.Errorf("-busy is %d: choose a number of releases, together with -scale", s.busy)
 	case s.days < 0 || s.days*dailyReleases > s.releases:
 		return fmt.Errorf("-days is %d: choose 1 to %d for %d releases, of which %d are shipped a day", s.days, s.releases/dailyReleases, s.releases, dailyReleases)
 	case len(s.peers) > 0 && (s.scale != "" || s.days != 0):
@@ -111,6 +118,7 @@ func main() {
 	flag.DurationVar(&s.interval, "interval", 10*time.Second, "window of each weight")
 	flag.DurationVar(&s.idle, "idle", time.Minute, "for how long nothing happens while the idle requests are counted")
 	flag.StringVar(&s.scale, "scale", "", "growing numbers of releases to measure instead, of which a few are shipped one after the other, such as 100,1000,10000")
+	flag.IntVar(&s.busy, "busy", 0, "with -scale: how many further releases to ship so that they are in progress at the same time (0: do not measure that)")
 	flag.Float64Var(&s.ballast, "ballast", 1, "with -scale: share of 50,000 pods, 20,000 ReplicaSets, 10 MB of configuration, 6,600 AnalysisRuns and 100,000 events next to the releases")
 	flag.IntVar(&s.days, "days", 0, "days of a soak test instead: what a process keeps after each, with ten releases a day")
 	flag.BoolVar(&s.restarts, "restarts", false, "with -days: restart Serin each day")

@@ -52,8 +52,10 @@ type sizeCosts struct {
 	AnonymousBytes int64     `json:"anonymousBytes"`
 	FileBytes      int64     `json:"fileBytes"`
 	Idle           idleCosts `json:"idle"`
-	// Shipped are the costs of new versions while the other releases are idle.
+	// Shipped are the costs of a few new versions while the other releases are idle.
 	Shipped releaseCosts `json:"shipped"`
+	// Busy are the costs of many that are in progress at the same time; nil: that was not measured.
+	Busy *releaseCosts `json:"busy,omitempty"`
 }
 
 // parseSizes parses the numbers of releases of -scale, in ascending order.
@@ -134,7 +136,14 @@ func (s *stage) measureSize(ctx context.Context, size int) (c sizeCosts, err err
 		return c, err
 	}
 	c.AnonymousBytes, c.FileBytes = c.Idle.ResidentBytes-c.Idle.FileBytes, c.Idle.FileBytes
-	c.Shipped, err = s.measureRelease(ctx, first, probeReleases, probeInterval)
+	if c.Shipped, err = s.measureRelease(ctx, first, probeReleases, probeInterval); err != nil || s.busy == 0 {
+		return c, err
+	}
+	// The last one starts when the windows of the first one end, so that all are in progress at that time.
+	first += probeReleases
+	count := min(s.busy, size-first)
+	busy, err := s.measureRelease(ctx, first, count, s.windows()/time.Duration(count))
+	c.Busy = &busy
 	return c, err
 }
 
@@ -234,6 +243,26 @@ func (r scaleReport) print(w io.Writer) error {
 		row("noticing: median / p99 / max", func(c sizeCosts) string { return each(c.Shipped.NoticingSeconds) })
 		row("lateness: median / p99 / max", func(c sizeCosts) string { return each(c.Shipped.LatenessSeconds) })
 		row("of it in steps", func(c sizeCosts) string { return each(c.Shipped.SteppingSeconds) })
+		busy := func(what string, cell func(releaseCosts) string) {
+			if slices.ContainsFunc(api.Sizes, func(c sizeCosts) bool { return c.Busy != nil }) {
+				row(what, func(c sizeCosts) string {
+					if c.Busy == nil {
+						return ""
+					}
+					return cell(*c.Busy)
+				})
+			}
+		}
+		busy("in progress at once, of them measured", func(c releaseCosts) string { return fmt.Sprintf("%d, %d", c.Measured+len(c.NotMeasured), c.Measured) })
+		busy("CPU per release", func(c releaseCosts) string { return fmt.Sprintf("%.1f ms", c.CPUSecondsPerRelease*1000) })
+		busy("CPU per release of API server / etcd / benchmark", func(c releaseCosts) string {
+			n := float64(c.Measured + len(c.NotMeasured))
+			return fmt.Sprintf("%.0f / %.0f / %.0f ms", c.Processors.APIServerCPUSeconds/n*1000, c.Processors.EtcdCPUSeconds/n*1000, c.Processors.BenchCPUSeconds/n*1000)
+		})
+		busy("resident memory at the peak", func(c releaseCosts) string { return fmt.Sprintf("%.0f MB", float64(c.PeakResidentBytes)/megabyte) })
+		busy("noticing: median / p99 / max", func(c releaseCosts) string { return each(c.NoticingSeconds) })
+		busy("lateness: median / p99 / max", func(c releaseCosts) string { return each(c.LatenessSeconds) })
+		busy("of it in steps", func(c releaseCosts) string { return each(c.SteppingSeconds) })
 		if err := table.Flush(); err != nil {
 			return err
 		}

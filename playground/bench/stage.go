@@ -406,8 +406,7 @@ func (s *stage) measureIdle(ctx context.Context) (idleCosts, error) {
 // measureRelease changes the version of count releases, the first of them first, and measures the cost. pause is the time between two
 // changes.
 func (s *stage) measureRelease(ctx context.Context, first, count int, pause time.Duration) (releaseCosts, error) {
-	windows := time.Duration(s.steps) * s.interval
-	timeout := windows + waitTimeout + time.Duration(count)*(pause+releaseTimeout)
+	timeout := s.windows() + waitTimeout + time.Duration(count)*(pause+releaseTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it took more than %s", timeout))
 	defer cancel()
 	s.say(fmt.Sprintf("shipping %d new versions, %d windows of %s each ...", count, s.steps, s.interval))
