@@ -19,21 +19,18 @@ func decideBlueGreenStrategy(f facts, unreadable outcome) Decision {
 	status := countPods(f)
 	switch {
 	case f.templateOrStepsChanged():
-		return fillInDecision(f, startRelease(f, recordSelectors(f, status, preview.hash, active)), stepInputs{}, upkeep)
+		return fillInDecision(f, startRelease(f, recordSelectors(f, status, preview.hash, active)), stepInputs{}, upkeep, abandonPrevious(f))
 	case f.replicasChanged():
-		return fillInDecision(f, transition{status: recordSelectors(f, status, preview.hash, active)}, stepInputs{}, upkeep, scaleForBlueGreenStrategy(f))
+		return fillInDecision(f, scaleOnly(recordSelectors(f, status, preview.hash, active)), stepInputs{}, upkeep, scaleForBlueGreenStrategy(f))
 	}
 	restart := planRestart(f)
 	status.RestartedAt = restart.restartedAt
-	if restart.evictsPods {
-		return fillInDecision(f, transition{status: recordSelectors(f, status, preview.hash, active)}, stepInputs{}, upkeep, restart.outcome)
-	}
 	deletion, deleted := deleteOldReplicaSets(f)
 	runs := planAnalyses(f, deleted)
 	activation := planSwitch(f, runs)
 	status = recordSelectors(f, pauseBeforeSwitch(f, runs, status), preview.hash, activation.hash)
-	return fillInDecision(f, advanceBlueGreenStrategy(f, runs, status), stepInputs{runs: runs},
-		upkeep, restart.outcome, scaleForBlueGreenStrategy(f), awaitTargets(f), deletion, runs.outcome, activation.outcome, setEphemeralMetadata(f))
+	decided := joinOutcomes(scaleForBlueGreenStrategy(f), awaitTargets(f), deletion, runs.outcome, activation.outcome, setEphemeralMetadata(f))
+	return fillInDecision(f, advanceBlueGreenStrategy(f, runs, status), stepInputs{runs: runs}, upkeep, restart.after(decided), decided)
 }
 
 // restoreRouters restores the objects of routers: a blue-green strategy names none.
@@ -150,7 +147,9 @@ func planSwitch(f facts, a analyses) serviceSelection {
 	switch {
 	case f.freezeReason() != "":
 		return unchanged
-	case active == "" && f.hasDistinctStable() && f.stable.Available > 0: // the Service was recreated: it selects the same revision again
+	case active == "" && f.hasDistinctStable() && (hasAllPods(f, f.stable) || f.Status.BlueGreen.ActiveSelector != "" && f.stable.Available > 0):
+		// A Service that was recreated selects the same revision again. One that was not managed before may select other pods, which
+		// serve users: it waits for as many of this revision as there should be.
 		return serviceSelection{planServiceSelection(f, service, f.stable, false), f.stable.Hash}
 	case f.Status.Abort && f.stable.exists():
 		if active == f.stable.Hash || !stableCanServeUsers(f) {

@@ -11,20 +11,17 @@ func decideCanaryStrategy(f facts, unreadable outcome) Decision {
 	case f.templateOrStepsChanged():
 		return fillInDecision(f, startRelease(f, status), stepInputs{}, upkeep)
 	case f.replicasChanged():
-		return fillInDecision(f, transition{status: status}, stepInputs{}, upkeep, scaleForCanaryStrategy(f, trafficPlan{}))
+		return fillInDecision(f, scaleOnly(status), stepInputs{}, upkeep, scaleForCanaryStrategy(f, trafficPlan{}))
 	}
 	restart := planRestart(f)
 	status.RestartedAt = restart.restartedAt
-	if restart.evictsPods {
-		return fillInDecision(f, transition{status: status}, stepInputs{}, upkeep, restart.outcome)
-	}
 	deletion, deleted := deleteOldReplicaSets(f)
 	route := planTraffic(f)
 	f = f.withRouterPlugins(route.plugins)
 	runs := planAnalyses(f, deleted)
 	in := stepInputs{route, runs, planStepPlugins(f)}
-	return fillInDecision(f, advanceCanaryStrategy(f, in, route.recordWeights(f, status)), in,
-		upkeep, restart.outcome, setEphemeralMetadata(f), deletion, planCanaryServices(f), route.outcome, runs.outcome, scaleForCanaryStrategy(f, route))
+	decided := joinOutcomes(setEphemeralMetadata(f), deletion, planCanaryServices(f), route.outcome, runs.outcome, scaleForCanaryStrategy(f, route))
+	return fillInDecision(f, advanceCanaryStrategy(f, in, route.recordWeights(f, status)), in, upkeep, restart.after(decided), decided)
 }
 
 // stepInputs are the results of the stages that decide about the current step.

@@ -37,8 +37,16 @@ func (d ProgressDeadline) Time() time.Time {
 			return time.Time{}
 		}
 	}
+	if b := d.Status.BlueGreen; d.Spec.Strategy.BlueGreen != nil && (isRunning(b.PrePromotionAnalysisRunStatus) || isRunning(b.PostPromotionAnalysisRunStatus)) {
+		return time.Time{}
+	}
 	length := time.Duration(valueOr(d.Spec.ProgressDeadlineSeconds, defaultProgressDeadlineSeconds)) * time.Second
 	return progress.LastUpdateTime.Add(length)
+}
+
+// isRunning reports whether an analysis of a blue-green release has no result yet.
+func isRunning(run *argov1.RolloutAnalysisRunStatus) bool {
+	return run != nil && !run.Status.Completed()
 }
 
 // IsExceeded reports whether a release has timed out, and has made no progress since.
@@ -96,7 +104,10 @@ func hasStatusProgressed(old, now argov1.RolloutStatus, blueGreen bool) bool {
 		return true
 	}
 	if blueGreen {
-		return now.BlueGreen.ActiveSelector != old.BlueGreen.ActiveSelector || now.BlueGreen.PreviewSelector != old.BlueGreen.PreviewSelector
+		ends := func(before, after *argov1.RolloutAnalysisRunStatus) bool { return isRunning(before) && !isRunning(after) }
+		return now.BlueGreen.ActiveSelector != old.BlueGreen.ActiveSelector || now.BlueGreen.PreviewSelector != old.BlueGreen.PreviewSelector ||
+			ends(old.BlueGreen.PrePromotionAnalysisRunStatus, now.BlueGreen.PrePromotionAnalysisRunStatus) ||
+			ends(old.BlueGreen.PostPromotionAnalysisRunStatus, now.BlueGreen.PostPromotionAnalysisRunStatus)
 	}
 	return now.StableRS != old.StableRS || now.CurrentStepHash != old.CurrentStepHash ||
 		valueOr(now.CurrentStepIndex, -1) != valueOr(old.CurrentStepIndex, -1)

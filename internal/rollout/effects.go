@@ -55,10 +55,11 @@ type (
 	}
 
 	// ScaleDownDeadlineSet sets the time from which the pods of the ReplicaSet may be removed; zero: removes the
-	// deadline.
+	// deadline. Abandoned is true if the release of the ReplicaSet ended without a promotion.
 	ScaleDownDeadlineSet struct {
-		Name  string
-		Until time.Time
+		Name      string
+		Until     time.Time
+		Abandoned bool
 	}
 
 	// EphemeralMetadataSet sets ephemeral metadata on the existing and future pods of the ReplicaSet, and removes that

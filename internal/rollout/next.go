@@ -86,6 +86,13 @@ type transition struct {
 	events []release.Event
 	// abortCause is the cause of an automatic abort; empty: the release was not aborted automatically.
 	abortCause string
+	// scalesOnly is true if only numbers of pods were decided, so that the end of a pause by the user is still to be evaluated.
+	scalesOnly bool
+}
+
+// scaleOnly returns the transition of a reconciliation that only changes numbers of pods.
+func scaleOnly(status argov1.RolloutStatus) transition {
+	return transition{status: status, scalesOnly: true}
 }
 
 func (t transition) withEvent(kind release.EventType, reason, message string) transition {

@@ -24,10 +24,18 @@ func IsRestartDue(spec argov1.RolloutSpec, status argov1.RolloutStatus, now time
 // restartPlan is the result of planRestart.
 type restartPlan struct {
 	outcome
-	// evictsPods is true if pods are evicted now: nothing else changes in the same reconciliation.
-	evictsPods bool
 	// restartedAt is the value of status.restartedAt: the last complete restart.
 	restartedAt *metav1.Time
+}
+
+// after returns the contribution of a restart to a reconciliation that decides what else is necessary. Pods are evicted only if nothing
+// else is removed: together, more of them could be unavailable than the strategy permits. The release does not wait for an eviction,
+// which a disruption budget may refuse for long.
+func (r restartPlan) after(decided outcome) outcome {
+	if len(decided.removalEffects) > 0 {
+		return outcome{gates: r.gates}
+	}
+	return r.outcome
 }
 
 // planRestart evicts pods that are older than spec.restartAt, at most as many at a time as may be unavailable.
@@ -56,7 +64,7 @@ func planRestart(f facts) restartPlan {
 			spare--
 		}
 		r.removalEffects = append(r.removalEffects, PodEvicted{Name: pod.Name})
-		r.evictsPods, retry = true, true
+		retry = true
 	}
 	gate := release.NewWaitingGate("restart", release.ByCluster, fmt.Sprintf("%s older than %s must be replaced", release.CountPods(len(outdated)), at.UTC().Format(time.RFC3339)))
 	if retry { // otherwise an event of a ReplicaSet reports that enough pods are available

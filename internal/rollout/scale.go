@@ -215,7 +215,7 @@ func applyAbortScaleDownDelay(f facts, t trafficPlan) (o outcome, applies bool) 
 		return joinOutcomes(o, scaleDownDelayGate(rs, rs.ScaleDownDeadline)), true
 	default:
 		until := f.Now.Add(length)
-		o.removalEffects = append(o.removalEffects, ScaleDownDeadlineSet{Name: rs.Name, Until: until})
+		o.removalEffects = append(o.removalEffects, ScaleDownDeadlineSet{Name: rs.Name, Until: until, Abandoned: true})
 		return joinOutcomes(o, scaleDownDelayGate(rs, until)), true
 	}
 }
@@ -248,7 +248,7 @@ func applyScaleDownDecisions(f facts, decisions []pods.ScaleDownDecision) outcom
 		i := slices.IndexFunc(f.others, func(rs ReplicaSet) bool { return rs.Name == d.Name })
 		rs := f.others[i]
 		if !d.ScaleDownDeadline.IsZero() {
-			o.removalEffects = append(o.removalEffects, ScaleDownDeadlineSet{Name: rs.Name, Until: d.ScaleDownDeadline})
+			o.removalEffects = append(o.removalEffects, ScaleDownDeadlineSet{Name: rs.Name, Until: d.ScaleDownDeadline, Abandoned: rs.Abandoned})
 		}
 		if d.Pods != rs.SpecReplicas {
 			scaled, _ := scaleReplicaSet(f, rs, d.Pods)
@@ -262,11 +262,24 @@ func applyScaleDownDecisions(f facts, decisions []pods.ScaleDownDecision) outcom
 }
 
 // isFastRollback reports whether a blue-green release returns to a revision whose pods still exist: it skips analyses
-// and pauses. The scale-down deadline of these pods identifies such a release until it is complete; a deadline that was
-// set by an abort does not.
+// and pauses. The scale-down deadline of these pods identifies such a release until it is complete. A revision that was never
+// promoted may have failed its analysis, and has a deadline as well.
 func isFastRollback(f facts) bool {
 	s := f.Status
-	return f.Spec.Strategy.BlueGreen != nil && f.hasDistinctStable() && f.new.HasScaleDownDeadline() && !s.Abort && s.AbortedAt == nil
+	return f.Spec.Strategy.BlueGreen != nil && f.hasDistinctStable() && f.new.HasScaleDownDeadline() && !f.new.Abandoned && !s.Abort && s.AbortedAt == nil
+}
+
+// abandonPrevious marks the pods of a blue-green release that ends because the template changes before its promotion. They are
+// retained for the delay, like those of a promoted revision. The pods that the active Service selects serve users: their delay begins
+// when it selects others.
+func abandonPrevious(f facts) outcome {
+	b, previous := f.Spec.Strategy.BlueGreen, f.findReplicaSet(f.Status.CurrentPodHash)
+	delay := scaleDownDelay(b.ScaleDownDelaySeconds)
+	unused := previous.exists() && previous.SpecReplicas > 0 && previous.Hash != f.Hash && previous.Hash != f.Status.StableRS && previous.Hash != f.selectedHash(b.ActiveService)
+	if !unused || previous.HasScaleDownDeadline() || delay <= 0 {
+		return outcome{}
+	}
+	return outcome{removalEffects: []release.Effect{ScaleDownDeadlineSet{Name: previous.Name, Until: f.Now.Add(delay), Abandoned: true}}}
 }
 
 // desiredPreviewPods returns the current desired number of pods of the new revision of a blue-green release.
@@ -293,6 +306,11 @@ func scaleForBlueGreenStrategy(f facts) outcome {
 	o := clearScaleDownDeadlines(f)
 	if f.hasDistinctStable() {
 		scaled, _ := scaleReplicaSet(f, f.stable, f.replicas())
+		o = joinOutcomes(o, scaled)
+	}
+	active := f.findReplicaSet(f.selectedHash(f.Spec.Strategy.BlueGreen.ActiveService))
+	if !isPromoted(f.Status) && active.SpecReplicas > 0 && active.Hash != f.Hash && active.Hash != f.stable.Hash {
+		scaled, _ := scaleReplicaSet(f, active, f.replicas()) // it serves users until the new revision does
 		o = joinOutcomes(o, scaled)
 	}
 	delayed, applies := applyAbortScaleDownDelay(f, trafficPlan{})

@@ -69,8 +69,10 @@ type ReplicaSet struct {
 	RolloutReplicas *int32
 	// Failure is the reason why pods cannot be created; empty: none.
 	Failure string
-	// ScaleDownDeadline is the time from which its pods may be removed; zero: none.
+	// ScaleDownDeadline is the time from which its pods may be removed; zero: none. Abandoned is true if it has one because its
+	// release ended without a promotion.
 	ScaleDownDeadline time.Time
+	Abandoned         bool
 	// Deleting is true while it is being deleted. StatusCurrent is true if its status was written for its current spec.
 	Deleting, StatusCurrent bool
 	// AvoidedHash is the hash in the anti-affinity term that Serin added to its template.

@@ -180,3 +180,16 @@ func TestTextOfCompletedSteps(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
+
+// TestAPromotionWithOtherReplicasIsNotLost: a user ends a pause and changes the replicas before the next reconciliation, which only
+// scales.
+func TestAPromotionWithOtherReplicasIsNotLost(t *testing.T) {
+	w := worldInFirstPause(t, 4, setWeight(50), pauseFor(""), setWeight(75), pauseFor(""))
+	w.generation++
+	w.spec.Replicas = new(int32(6))
+	w.promote()
+	w.settle(t)
+	if got := *w.status.CurrentStepIndex; got != 3 {
+		t.Errorf("step %d, want the next pause, 3", got)
+	}
+}

@@ -465,7 +465,9 @@ func (w *world) apply(t testingT, effect release.Effect) bool {
 	case ReplicaSetScaled:
 		return w.scaleReplicaSet(t, e)
 	case ScaleDownDeadlineSet:
-		return assign(&w.replicaSet(e.Name).ScaleDownDeadline, e.Until.Truncate(time.Second))
+		rs := w.replicaSet(e.Name)
+		marked := assign(&rs.Abandoned, e.Abandoned && !e.Until.IsZero())
+		return assign(&rs.ScaleDownDeadline, e.Until.Truncate(time.Second)) || marked
 	case EphemeralMetadataSet:
 		if cmp.Equal(w.labels[e.Name], e.Metadata) {
 			return false
@@ -525,7 +527,7 @@ func (w *world) scaleReplicaSet(t testingT, e ReplicaSetScaled) bool {
 	noted := rs.RolloutReplicas == nil || *rs.RolloutReplicas != e.RolloutReplicas
 	rs.RolloutReplicas = new(e.RolloutReplicas)
 	if e.Pods == 0 && !e.KeepDeadline {
-		rs.ScaleDownDeadline = time.Time{}
+		rs.ScaleDownDeadline, rs.Abandoned = time.Time{}, false
 	}
 	changed := assign(&rs.SpecReplicas, e.Pods)
 	return changed || noted

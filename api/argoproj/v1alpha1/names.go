@@ -33,6 +33,8 @@ const (
 	ReplicasBeforeAnnotation = "serin.dev/replicas-before"
 	// ScaleDownDeadlineAnnotation is the time from which a ReplicaSet may be scaled to zero, in RFC 3339 and UTC.
 	ScaleDownDeadlineAnnotation = "scale-down-deadline"
+	// AbandonedAnnotation is "true" on a ReplicaSet with a scale-down deadline whose release ended without a promotion.
+	AbandonedAnnotation = "serin.dev/abandoned"
 	// RevisionAnnotation counts the templates of a Rollout, from 1.
 	RevisionAnnotation = "rollout.argoproj.io/revision"
 	// RevisionHistoryAnnotation lists the earlier revision numbers of a ReplicaSet to which the Rollout was rolled back.

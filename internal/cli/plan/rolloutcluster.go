@@ -293,11 +293,13 @@ func (w *rolloutCluster) applyToReplicaSets(effect release.Effect) bool {
 		noted := rs.RolloutReplicas == nil || *rs.RolloutReplicas != e.RolloutReplicas
 		rs.RolloutReplicas = new(e.RolloutReplicas)
 		if e.Pods == 0 && !e.KeepDeadline {
-			rs.ScaleDownDeadline = time.Time{}
+			rs.ScaleDownDeadline, rs.Abandoned = time.Time{}, false
 		}
 		return assign(&rs.SpecReplicas, e.Pods) || noted
 	case rollout.ScaleDownDeadlineSet:
-		return assign(&set(e.Name).ScaleDownDeadline, e.Until.Truncate(time.Second))
+		rs := set(e.Name)
+		marked := assign(&rs.Abandoned, e.Abandoned && !e.Until.IsZero())
+		return assign(&rs.ScaleDownDeadline, e.Until.Truncate(time.Second)) || marked
 	case rollout.ReplicaSetDeleted:
 		w.sets = slices.DeleteFunc(w.sets, func(rs rollout.ReplicaSet) bool { return rs.Name == e.Name })
 		return true

@@ -107,7 +107,7 @@ func (a *applier) applyWorkloadEffect(ctx context.Context, s *observation, effec
 	case rollout.ReplicaSetScaled:
 		return a.replicaSets.update(ctx, s, e.Name, func(rs *appsv1.ReplicaSet) *appsv1.ReplicaSet { return replicaset.Scale(rs, e) })
 	case rollout.ScaleDownDeadlineSet:
-		return a.replicaSets.update(ctx, s, e.Name, func(rs *appsv1.ReplicaSet) *appsv1.ReplicaSet { return replicaset.SetScaleDownDeadline(rs, e.Until) })
+		return a.replicaSets.update(ctx, s, e.Name, func(rs *appsv1.ReplicaSet) *appsv1.ReplicaSet { return replicaset.SetScaleDownDeadline(rs, e) })
 	case rollout.EphemeralMetadataSet:
 		return a.pods.setEphemeralMetadata(ctx, s, e)
 	case rollout.ReplicaSetDeleted:

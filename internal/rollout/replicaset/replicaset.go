@@ -56,7 +56,7 @@ func Observe(rs *appsv1.ReplicaSet) rollout.ReplicaSet {
 		}
 	}
 	if at, err := time.Parse(time.RFC3339, rs.Annotations[argov1.ScaleDownDeadlineAnnotation]); err == nil {
-		v.ScaleDownDeadline = at
+		v.ScaleDownDeadline, v.Abandoned = at, rs.Annotations[argov1.AbandonedAnnotation] == "true"
 	}
 	for _, c := range rs.Status.Conditions {
 		if c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue {
@@ -182,6 +182,7 @@ func Scale(rs *appsv1.ReplicaSet, e rollout.ReplicaSetScaled) *appsv1.ReplicaSet
 	annotations[argov1.DesiredReplicasAnnotation] = strconv.Itoa(int(e.RolloutReplicas))
 	if e.Pods == 0 && !e.KeepDeadline {
 		delete(annotations, argov1.ScaleDownDeadlineAnnotation)
+		delete(annotations, argov1.AbandonedAnnotation)
 	}
 	if desiredReplicas(rs) != e.Pods {
 		rs.Spec.Replicas = new(e.Pods)
@@ -191,13 +192,17 @@ func Scale(rs *appsv1.ReplicaSet, e rollout.ReplicaSetScaled) *appsv1.ReplicaSet
 
 // SetScaleDownDeadline returns the ReplicaSet with another scale-down deadline, the time from which its pods may be
 // removed; zero: without one.
-func SetScaleDownDeadline(rs *appsv1.ReplicaSet, until time.Time) *appsv1.ReplicaSet {
+func SetScaleDownDeadline(rs *appsv1.ReplicaSet, e rollout.ScaleDownDeadlineSet) *appsv1.ReplicaSet {
 	rs = rs.DeepCopy()
-	if until.IsZero() {
+	delete(rs.Annotations, argov1.AbandonedAnnotation)
+	if e.Until.IsZero() {
 		delete(rs.Annotations, argov1.ScaleDownDeadlineAnnotation)
 		return rs
 	}
-	ensureAnnotations(rs)[argov1.ScaleDownDeadlineAnnotation] = until.UTC().Format(time.RFC3339)
+	ensureAnnotations(rs)[argov1.ScaleDownDeadlineAnnotation] = e.Until.UTC().Format(time.RFC3339)
+	if e.Abandoned {
+		rs.Annotations[argov1.AbandonedAnnotation] = "true"
+	}
 	return rs
 }
 

@@ -249,21 +249,24 @@ func TestMaintainCopiesTheAnnotationsOfTheRollout(t *testing.T) {
 
 func TestScaleAndScaleDownDeadline(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("", 3600))
-	rs := SetScaleDownDeadline(newSet(t, "x", nil), at)
-	if got := Observe(rs).ScaleDownDeadline; !got.Equal(at) || rs.Annotations[argov1.ScaleDownDeadlineAnnotation] != "2026-01-02T02:04:05Z" {
+	rs := SetScaleDownDeadline(newSet(t, "x", nil), rollout.ScaleDownDeadlineSet{Until: at, Abandoned: true})
+	if got := Observe(rs).ScaleDownDeadline; !got.Equal(at) || !Observe(rs).Abandoned || rs.Annotations[argov1.ScaleDownDeadlineAnnotation] != "2026-01-02T02:04:05Z" {
 		t.Errorf("deadline %s, %v", got, rs.Annotations)
 	}
 	if v := Observe(Scale(rs, rollout.ReplicaSetScaled{Pods: 2, RolloutReplicas: 7})); v.SpecReplicas != 2 || *v.RolloutReplicas != 7 || !v.HasScaleDownDeadline() {
 		t.Errorf("scaled to two: %+v", v)
 	}
-	if v := Observe(Scale(rs, rollout.ReplicaSetScaled{Pods: 0, RolloutReplicas: 7})); v.SpecReplicas != 0 || v.HasScaleDownDeadline() {
-		t.Errorf("scaled to zero: %+v", v)
+	if scaled := Scale(rs, rollout.ReplicaSetScaled{Pods: 0, RolloutReplicas: 7}); *scaled.Spec.Replicas != 0 || Observe(scaled).HasScaleDownDeadline() || scaled.Annotations[argov1.AbandonedAnnotation] != "" {
+		t.Errorf("scaled to zero: %+v", scaled)
 	}
-	if v := Observe(Scale(rs, rollout.ReplicaSetScaled{Pods: 0, RolloutReplicas: 7, KeepDeadline: true})); !v.HasScaleDownDeadline() {
+	if v := Observe(Scale(rs, rollout.ReplicaSetScaled{Pods: 0, RolloutReplicas: 7, KeepDeadline: true})); !v.HasScaleDownDeadline() || !v.Abandoned {
 		t.Errorf("scaled to zero in a delay: %+v", v)
 	}
-	if v := Observe(SetScaleDownDeadline(rs, time.Time{})); v.HasScaleDownDeadline() {
-		t.Errorf("no delay: %+v", v)
+	if v := Observe(SetScaleDownDeadline(rs, rollout.ScaleDownDeadlineSet{Until: at})); v.Abandoned {
+		t.Errorf("promoted again: %+v", v)
+	}
+	if none := SetScaleDownDeadline(rs, rollout.ScaleDownDeadlineSet{}); Observe(none).HasScaleDownDeadline() || none.Annotations[argov1.AbandonedAnnotation] != "" {
+		t.Errorf("no delay: %v", none.Annotations)
 	}
 }
 

@@ -63,6 +63,12 @@ var Rollouts = []Mutant{
 		"	default: // Pending, Running, not observed yet, and phases that only a newer controller writes\n\t\tgate.Verdict, gate.Opener = release.Wait, release.ByCluster\n", "	default:\n", 131,
 	},
 	{
+		"an aborted revision that is released again without its analysis",
+		"I3",
+		"internal/rollout/scale.go",
+		" && !f.new.Abandoned && ", " && ", 3494,
+	},
+	{
 		"a measurement that failed counts twice",
 		"I4",
 		"internal/analysis/assess.go",

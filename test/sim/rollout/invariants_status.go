@@ -16,18 +16,33 @@ import (
 )
 
 // gatedPromotions are the promotions and the switches of blue-green releases, for I3.
-type gatedPromotions struct{ *ledger }
+type gatedPromotions struct {
+	*ledger
+
+	// served are the revisions that the active Service of a Rollout has selected, or that were stable. Only those may return to users
+	// without an analysis.
+	served map[servedRevision]bool
+}
+
+type servedRevision struct {
+	rollout types.UID
+	hash    string
+}
 
 // advances returns the facts for I3.
 func (c *gatedPromotions) advances(event any) []oracle.Advance {
 	release, what, missing := "", "", ""
 	switch h := event.(type) {
 	case rolloutWritten:
+		if h.Record != nil && h.After != nil {
+			c.served[servedRevision{h.After.UID, h.After.Status.StableRS}] = true
+		}
 		if h.StatusReported() && h.Before.Status.StableRS != "" && h.Before.Status.StableRS != h.After.Status.StableRS && c.followsPlan(h.Record) {
 			release, what, missing = h.Record.Name(), h.After.Status.StableRS+" was promoted", c.missingForPromotion(h)
 		}
 	case routeWritten:
 		release, what, missing = h.record.Name(), "the active Service selects another revision", c.missingForSwitch(h)
+		c.recordServed(h)
 	}
 	if missing == "" {
 		return nil
@@ -91,13 +106,21 @@ func (c *gatedPromotions) missingForSwitch(h routeWritten) string {
 		return ""
 	}
 	from, to := c.selectedHash(h.Old), c.selectedHash(h.New)
-	if from == "" || from == to || to != r.run.hash || to == r.object.Status.StableRS || len(c.expectedSpecs(r)) > 1 || b.PrePromotionAnalysis == nil || c.existedBefore(r) {
+	if from == "" || from == to || to != r.run.hash || to == r.object.Status.StableRS || len(c.expectedSpecs(r)) > 1 || b.PrePromotionAnalysis == nil || c.existedBefore(r) && c.served[servedRevision{r.object.UID, to}] {
 		return ""
 	}
 	if !r.run.passedAnalyses[argov1.TypePrePromotion] {
 		return "no analysis before the switch was successful"
 	}
 	return ""
+}
+
+// recordServed records the revision that an active Service selects.
+func (c *gatedPromotions) recordServed(h routeWritten) {
+	r := h.record
+	if b := r.object.Spec.Strategy.BlueGreen; b != nil && h.Kind == actors.ServiceKind && h.Key.Name == b.ActiveService && h.New != nil {
+		c.served[servedRevision{r.object.UID, c.selectedHash(h.New)}] = true
+	}
 }
 
 // phases are the phases of a Rollout. Each may follow every other one.
