@@ -20,11 +20,11 @@ import (
 
 // storedObject is the stored form of an object. It implements metav1.ObjectMetaAccessor, through which stores find its key.
 type storedObject struct {
-	// text contains namespace, name, resource version and JSON. As strings of their own, the first three would each keep a page in
-	// use that they share with the garbage of the decoding.
+	// text contains namespace, name, resource version and JSON, in one allocation: short strings would be scattered among the garbage of
+	// the decoding.
 	text []byte
 	// name, resourceVersion and json are where these begin in text.
-	name, resourceVersion, json int32
+	name, resourceVersion, json int
 	// decoded is nil unless the object was used recently.
 	decoded atomic.Pointer[unstructured.Unstructured]
 }
@@ -37,11 +37,11 @@ func newStoredObject(object *unstructured.Unstructured) (*storedObject, error) {
 	namespace, name, version := object.GetNamespace(), object.GetName(), object.GetResourceVersion()
 	s := &storedObject{text: make([]byte, 0, len(namespace)+len(name)+len(version)+len(encoded))}
 	s.text = append(s.text, namespace...)
-	s.name = int32(len(s.text))
+	s.name = len(s.text)
 	s.text = append(s.text, name...)
-	s.resourceVersion = int32(len(s.text))
+	s.resourceVersion = len(s.text)
 	s.text = append(s.text, version...)
-	s.json = int32(len(s.text))
+	s.json = len(s.text)
 	s.text = append(s.text, encoded...)
 	return s, nil
 }

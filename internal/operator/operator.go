@@ -127,7 +127,9 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 	if err := mgr.Add(replicaRunnable{health.Run}); err != nil {
 		return fmt.Errorf("add the health server: %w", err)
 	}
-	if err := mgr.Add(replicaRunnable{func(ctx context.Context) error { return returnMemory(ctx, clock.RealClock{}, stores.recent.Forget, endStart) }}); err != nil {
+	if err := mgr.Add(replicaRunnable{func(ctx context.Context) error {
+		return returnMemory(ctx, clock.RealClock{}, stores.recent.Forget, endStart)
+	}}); err != nil {
 		return fmt.Errorf("add the return of memory: %w", err)
 	}
 	logger.Info("Started", "version", version, "provider", f.MeshProvider, "namespace", f.Namespace)

@@ -104,7 +104,9 @@ func hasStatusProgressed(old, now argov1.RolloutStatus, blueGreen bool) bool {
 		return true
 	}
 	if blueGreen {
-		ends := func(before, after *argov1.RolloutAnalysisRunStatus) bool { return isRunning(before) && !isRunning(after) }
+		ends := func(before, after *argov1.RolloutAnalysisRunStatus) bool {
+			return isRunning(before) && !isRunning(after)
+		}
 		return now.BlueGreen.ActiveSelector != old.BlueGreen.ActiveSelector || now.BlueGreen.PreviewSelector != old.BlueGreen.PreviewSelector ||
 			ends(old.BlueGreen.PrePromotionAnalysisRunStatus, now.BlueGreen.PrePromotionAnalysisRunStatus) ||
 			ends(old.BlueGreen.PostPromotionAnalysisRunStatus, now.BlueGreen.PostPromotionAnalysisRunStatus)
