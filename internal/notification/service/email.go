@@ -28,6 +28,10 @@ const (
 	portMail = 25
 )
 
+// maxMailReplies bounds the bytes that a server may send during one attempt: it answers each recipient. The library itself reads
+// lines without a limit.
+const maxMailReplies = 256 << 10
+
 // newEmail sends mails; the recipient is a list of addresses, separated by commas. TLS is used if the server offers it; a
 // password is sent only with TLS.
 func newEmail(c caller, o emailOptions) (sendFunc, error) {
@@ -40,8 +44,14 @@ func newEmail(c caller, o emailOptions) (sendFunc, error) {
 		if err != nil {
 			return err
 		}
+		connection := &limitedConn{remaining: maxMailReplies}
+		dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+			var err error
+			connection.Conn, err = c.policy.Dialer().DialContext(ctx, network, address)
+			return connection, err
+		}
 		options := []mail.Option{
-			mail.WithPort(o.Port), mail.WithTimeout(timeout), mail.WithTLSPolicy(mail.TLSOpportunistic), mail.WithDialContextFunc(c.policy.Dialer().DialContext),
+			mail.WithPort(o.Port), mail.WithTimeout(timeout), mail.WithTLSPolicy(mail.TLSOpportunistic), mail.WithDialContextFunc(dial),
 			mail.WithTLSConfig(&tls.Config{ServerName: o.Host, MinVersion: tls.VersionTLS12, InsecureSkipVerify: o.InsecureSkipVerify}), //nolint:gosec // the user sets insecure_skip_verify
 		}
 		if o.Port == portTLS {
@@ -56,7 +66,11 @@ func newEmail(c caller, o emailOptions) (sendFunc, error) {
 		}
 		ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %s", timeout))
 		defer cancel()
-		return mailError(client.DialAndSendWithContext(ctx, message))
+		err = client.DialAndSendWithContext(ctx, message)
+		if err != nil && connection.isExhausted() { // not retried: the mail may have been accepted
+			return fmt.Errorf("the mail server answered with more than %d KiB: check host and port, and the number of recipients", maxMailReplies>>10)
+		}
+		return mailError(err)
 	}, nil
 }
 

@@ -2,8 +2,10 @@ package service_test
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,7 +47,7 @@ func serveMail(conn net.Conn, replies map[string]string) string {
 		switch {
 		case data && line == ".":
 			data = false
-			answer("250 ok")
+			answer(cmp.Or(replies[line], "250 ok"))
 		case data:
 		case replies[verb] != "":
 			answer(replies[verb])
@@ -121,5 +123,36 @@ func TestFailuresOfMailServers(t *testing.T) {
 		if _, again := chat.RetryAfter(err, now); err == nil || again != wantAgain || strings.Contains(err.Error(), "Pa55word") {
 			t.Errorf("%s: %v, again %v", recipient, err, again)
 		}
+	}
+}
+
+// TestLongRepliesOfMailServers checks that replies are limited: a line without an end would occupy all memory.
+func TestLongRepliesOfMailServers(t *testing.T) {
+	for _, verb := range []string{"EHLO", "MAIL", "RCPT", "."} {
+		t.Run(verb, func(t *testing.T) {
+			port, _ := mailServer(t, map[string]string{verb: "250 secret " + strings.Repeat("x", 1<<20)})
+			sender, err := newSender(t, "email", "{host: 127.0.0.1, port: "+port+", from: serin@example.org}")
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = sender.Send(t.Context(), service.Message{Content: content(t, "message: x"), Recipient: "a@example.org"})
+			const want = "the mail server answered with more than 256 KiB: check host and port, and the number of recipients"
+			if _, again := chat.RetryAfter(err, now); err == nil || again || err.Error() != want {
+				t.Errorf("%v, again %v; want %q", err, again, want)
+			}
+		})
+	}
+}
+
+// TestMailToManyRecipients checks that the limit of replies suits mails to many recipients.
+func TestMailToManyRecipients(t *testing.T) {
+	port, _ := mailServer(t, map[string]string{"RCPT": "250 2.1.5 " + strings.Repeat("accepted ", 20)})
+	sender, err := newSender(t, "email", "{host: 127.0.0.1, port: "+port+", from: serin@example.org}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := slices.Repeat([]string{"a@example.org"}, 1000)
+	if err := sender.Send(t.Context(), service.Message{Content: content(t, "message: x"), Recipient: strings.Join(all, ",")}); err != nil {
+		t.Error(err)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/url"
 	"slices"
@@ -189,19 +188,4 @@ func (d *natsDialer) explain(err error, subject string) error {
 func isCertificateError(err error) bool {
 	_, ok := errors.AsType[*tls.CertificateVerificationError](err)
 	return ok
-}
-
-// limitedConn is a connection from which at most left bytes can be read.
-type limitedConn struct {
-	net.Conn
-	remaining int
-}
-
-func (c *limitedConn) Read(into []byte) (int, error) {
-	if c.remaining <= 0 {
-		return 0, io.ErrUnexpectedEOF
-	}
-	n, err := c.Conn.Read(into[:min(len(into), c.remaining)])
-	c.remaining -= n
-	return n, err
 }
