@@ -179,11 +179,15 @@ func TestOncePerSendsOneMessagePerValue(t *testing.T) {
 
 func TestSentLogDropsTheOldestMessages(t *testing.T) {
 	sentLog := SentLog{}
-	for i := range maxSentLog + 5 {
+	for i := range 105 {
 		sentLog = sentLog.With(fmt.Sprint(i), now.Add(time.Duration(i)*time.Second))
 	}
-	if len(sentLog) != maxSentLog || sentLog.Has("4") || !sentLog.Has("5") || sentLog.Has("") {
-		t.Errorf("%d messages", len(sentLog))
+	if got := sentLog.Newest(100, 1<<20); len(got) != 100 || got.Has("4") || !got.Has("5") || got.Has("") {
+		t.Errorf("by number: %v", got)
+	}
+	sentLog = sentLog.With(strings.Repeat("<", 500), now.Add(time.Hour)) // 3000 bytes as JSON
+	if got := sentLog.Newest(200, 1000); len(got) < 30 || len(got.String()) > 1000 || !got.Has("104") || got.Has("0") {
+		t.Errorf("by size: %d bytes, %v", len(got.String()), got)
 	}
 	for _, text := range []string{"", "null", "[]", "{", `{"a":"b"}`} {
 		if sentLog := ParseSentLog(text); sentLog == nil || len(sentLog) > 0 {

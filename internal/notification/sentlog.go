@@ -9,9 +9,6 @@ import (
 	"time"
 )
 
-// maxSentLog bounds the number of messages in the annotation; the oldest are dropped first.
-const maxSentLog = 100
-
 // SentLog contains the messages that were sent, with the time in seconds since 1970. It is stored in an annotation of the
 // Rollout, so that no other process sends them again.
 type SentLog map[string]int64
@@ -38,13 +35,24 @@ func (l SentLog) With(key string, now time.Time) SentLog {
 		out = SentLog{}
 	}
 	out[key] = now.Unix()
-	if len(out) > maxSentLog {
-		oldest := slices.SortedFunc(maps.Keys(out), func(x, y string) int {
-			return cmp.Or(cmp.Compare(out[x], out[y]), cmp.Compare(x, y))
-		})
-		for _, k := range oldest[:len(out)-maxSentLog] {
-			delete(out, k)
+	return out
+}
+
+// Newest returns at most a number of messages, which occupy at most a number of bytes in the annotation; the oldest are omitted
+// first.
+func (l SentLog) Newest(messages, bytes int) SentLog {
+	newest := slices.SortedFunc(maps.Keys(l), func(x, y string) int {
+		return cmp.Or(cmp.Compare(l[y], l[x]), cmp.Compare(y, x))
+	})
+	out := SentLog{}
+	for _, key := range newest {
+		// A single long message does not displace all others. Its braces are counted in place of a comma.
+		size := len(SentLog{key: l[key]}.String())
+		if len(out) == messages || size > bytes {
+			continue
 		}
+		out[key] = l[key]
+		bytes -= size
 	}
 	return out
 }

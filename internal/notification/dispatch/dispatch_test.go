@@ -14,15 +14,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/notification"
@@ -45,6 +48,7 @@ type harness struct {
 	clock      *clocktesting.FakeClock
 	url        string
 	health     string
+	logs       strings.Builder
 
 	mu sync.Mutex
 	// received are the bodies that the receiver accepted; events are the recorded events.
@@ -79,7 +83,11 @@ func newHarness(t *testing.T, self bool, data map[string]string) *harness {
 
 // startProcess starts a new process: a Dispatcher and an outbox without state.
 func (o *harness) startProcess(self bool) {
-	o.outbox = telemetry.NewOutbox(o.clock, logr.Discard())
+	o.outbox = telemetry.NewOutbox(o.clock, funcr.New(func(_, args string) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.logs.WriteString(args + "\n")
+	}, funcr.Options{}))
 	o.registry = prometheus.NewRegistry()
 	policy := outbound.Policy{AllowLoopback: true}
 	o.dispatcher = dispatch.New(dispatch.Parts{
@@ -207,6 +215,81 @@ func TestConditionIsReportedOnceByAllProcesses(t *testing.T) {
 	o.dispatcher.NotifyChange(t.Context(), o.about("Degraded"))
 	o.send()
 	o.wantReceived("bad")
+}
+
+// TestAnnotationIsBounded checks that the annotation, which shares 256 KiB with all others, keeps the newest messages.
+func TestAnnotationIsBounded(t *testing.T) {
+	for name, padding := range map[string]string{"number": "", "size": strings.Repeat("x", 900)} {
+		t.Run(name, func(t *testing.T) {
+			o := newHarness(t, false, map[string]string{
+				"trigger.on-degraded": "- when: rollout.status.phase == 'Degraded'\n  oncePer: rollout.metadata.annotations['rollout.argoproj.io/revision']\n  send: [bad]",
+				"template.bad":        "message: bad",
+			})
+			for i := range 150 {
+				for range 2 {
+					about := o.about("Degraded")
+					about.Object.GetAnnotations()["rollout.argoproj.io/revision"] = fmt.Sprint(i) + padding
+					o.dispatcher.NotifyChange(t.Context(), about)
+					o.send()
+				}
+				o.wantReceived("bad")
+				o.clock.Step(time.Minute)
+			}
+			text := o.about("").Object.GetAnnotations()[notification.NotifiedAnnotation]
+			if sent := notification.ParseSentLog(text); len(sent) > 100 || len(sent) < 20 || len(text) > 32<<10 || !strings.Contains(text, `"149`) {
+				t.Errorf("the annotation has %d messages and %d bytes", len(sent), len(text))
+			}
+		})
+	}
+}
+
+// TestMessagesWithoutSpaceInTheAnnotation checks that messages are sent once even if there are more than it can contain.
+func TestMessagesWithoutSpaceInTheAnnotation(t *testing.T) {
+	o := newHarness(t, false, map[string]string{
+		"trigger.on-degraded": defaultConfig["trigger.on-degraded"], "trigger.on-broken": defaultConfig["trigger.on-degraded"], "template.bad": "message: bad",
+	})
+	var recipients []string
+	for i := range 75 {
+		recipients = append(recipients, fmt.Sprint(i))
+	}
+	notify := func(phase argov1.RolloutPhase) {
+		about := o.about(phase)
+		for _, trigger := range []string{"on-degraded", "on-broken"} {
+			about.Object.GetAnnotations()["notifications.argoproj.io/subscribe."+trigger+".hook"] = strings.Join(recipients, ";")
+		}
+		o.dispatcher.NotifyChange(t.Context(), about)
+		o.send()
+	}
+	for range 2 {
+		notify("Degraded")
+		o.wantReceived(slices.Repeat([]string{"bad"}, 150)...)
+		for range 3 {
+			notify("Degraded")
+			o.wantReceived()
+		}
+		notify("Healthy")
+		if text, ok := o.about("").Object.GetAnnotations()[notification.NotifiedAnnotation]; ok {
+			t.Errorf("the annotation still contains %s", text)
+		}
+	}
+}
+
+// TestRefusedAnnotation checks that a refusal of the annotation is reported, unless the object was created again.
+func TestRefusedAnnotation(t *testing.T) {
+	for refused, reported := range map[string]bool{"annotations": true, "uid": false} {
+		t.Run(refused, func(t *testing.T) {
+			o := newHarness(t, false, defaultConfig)
+			o.client = interceptor.NewClient(o.client.(client.WithWatch), interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+				return apierrors.NewInvalid(argov1.SchemeGroupVersion.WithKind("Rollout").GroupKind(), key.Name, field.ErrorList{field.Invalid(field.NewPath("metadata", refused), "x", "refused")})
+			}})
+			o.startProcess(false)
+			o.dispatcher.NotifyChange(t.Context(), o.about("Degraded"))
+			o.send()
+			if got := strings.Contains(o.logs.String(), "metadata."+refused); got != reported {
+				t.Errorf("reported: %v; logs:\n%s", got, o.logs.String())
+			}
+		})
+	}
 }
 
 // TestUnreachableReceiverIsRetried checks that attempts have pauses, and that one event without a secret reports when

@@ -3,10 +3,13 @@ package dispatch
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,6 +25,8 @@ type ledger struct {
 	// it.
 	sent    notification.SentLog
 	cleared map[string]bool
+	// omitted contains messages that were sent, and for which the annotation has no space. They may be sent again after a restart.
+	omitted notification.SentLog
 	// queued contains the messages that were queued by this process. An undeliverable message remains here: it is not
 	// retried until its condition becomes true again, or the process restarts.
 	queued map[string]bool
@@ -32,6 +37,15 @@ type ledger struct {
 	pending int
 	deleted bool
 }
+
+const (
+	// maxAnnotated and maxAnnotatedBytes bound the annotation, which shares 256 KiB with all others of the object.
+	maxAnnotated      = 100
+	maxAnnotatedBytes = 32 << 10
+	// maxKnown and maxKnownBytes bound the messages of an object that are known in addition to those of the annotation.
+	maxKnown      = 1000
+	maxKnownBytes = 256 << 10
+)
 
 // ledger returns the ledger of an object. The caller holds d.mu.
 func (d *Dispatcher) ledger(key objectKey, uid types.UID) *ledger {
@@ -44,7 +58,7 @@ func (d *Dispatcher) ledger(key objectKey, uid types.UID) *ledger {
 	if d.ledgers[key] == nil {
 		d.ledgers[key] = map[types.UID]*ledger{}
 	}
-	l := &ledger{sent: notification.SentLog{}, cleared: map[string]bool{}, queued: map[string]bool{}, reportedProblems: map[string]map[string]bool{}}
+	l := &ledger{sent: notification.SentLog{}, cleared: map[string]bool{}, omitted: notification.SentLog{}, queued: map[string]bool{}, reportedProblems: map[string]map[string]bool{}}
 	d.ledgers[key][uid] = l
 	return l
 }
@@ -67,9 +81,19 @@ func (l *ledger) observe(annotated notification.SentLog) {
 	maps.DeleteFunc(l.cleared, func(key string, _ bool) bool { return !annotated.Has(key) })
 }
 
-// sentLog is the desired content of the annotation.
+// sentLog returns the desired content of the annotation, and records the messages that it omits.
 func (l *ledger) sentLog() notification.SentLog {
-	out := maps.Clone(l.annotated)
+	known := l.sentMessages()
+	out := known.Newest(maxAnnotated, maxAnnotatedBytes)
+	maps.DeleteFunc(known, func(key string, _ int64) bool { return out.Has(key) })
+	l.omitted = known.Newest(maxKnown, maxKnownBytes)
+	return out
+}
+
+// sentMessages returns all known messages that were sent.
+func (l *ledger) sentMessages() notification.SentLog {
+	out := maps.Clone(l.omitted)
+	maps.Copy(out, l.annotated)
 	maps.Copy(out, l.sent)
 	maps.DeleteFunc(out, func(key string, _ int64) bool { return l.cleared[key] })
 	return out
@@ -77,7 +101,7 @@ func (l *ledger) sentLog() notification.SentLog {
 
 // knownMessages returns the messages that need not be sent, because they were sent or are queued.
 func (l *ledger) knownMessages() notification.SentLog {
-	out := l.sentLog()
+	out := l.sentMessages()
 	for key := range l.queued {
 		out[key] = 0
 	}
@@ -96,6 +120,7 @@ func (l *ledger) recordCleared(key string) bool {
 	delete(l.queued, key)
 	_, sent := l.sent[key]
 	delete(l.sent, key)
+	delete(l.omitted, key)
 	if l.annotated.Has(key) {
 		l.cleared[key] = true
 	}
@@ -123,7 +148,7 @@ func (d *Dispatcher) recordSent(key objectKey, uid types.UID, message string) bo
 	}
 	delete(l.queued, message)
 	delete(l.cleared, message)
-	l.sent = l.sent.With(message, d.Clock.Now())
+	l.sent = l.sent.With(message, d.Clock.Now()).Newest(maxKnown, maxKnownBytes)
 	return true
 }
 
@@ -158,8 +183,15 @@ func (d *Dispatcher) patchSentLog(ctx context.Context, key objectKey, uid types.
 	object.SetNamespace(key.Namespace)
 	object.SetName(key.Name)
 	err = d.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || hasOtherUID(err) {
 		return nil // the object was deleted, or deleted and created again
 	}
 	return telemetry.MarkTransient(err)
+}
+
+// hasOtherUID reports whether a patch was refused because it would change the UID.
+func hasOtherUID(err error) bool {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	return ok && apierrors.IsInvalid(err) && status.ErrStatus.Details != nil &&
+		slices.ContainsFunc(status.ErrStatus.Details.Causes, func(cause metav1.StatusCause) bool { return cause.Field == "metadata.uid" })
 }
