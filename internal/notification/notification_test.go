@@ -67,7 +67,8 @@ func TestSubscriptionsSelectDestinations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := map[string][]string{}
 			own := NewConfig(map[string]string{"defaultTriggers": config["defaultTriggers"], "defaultTriggers.email": config["defaultTriggers.email"]}, nil)
-			for trigger, all := range own.Destinations(subject(c.annotation, c.value)) {
+			destinations, _ := own.Destinations(subject(c.annotation, c.value))
+			for trigger, all := range destinations {
 				for _, to := range all {
 					got[trigger] = append(got[trigger], to.String())
 				}
@@ -77,7 +78,7 @@ func TestSubscriptionsSelectDestinations(t *testing.T) {
 			}
 		})
 	}
-	all := NewConfig(config, nil).Destinations(subject("notifications.argoproj.io/subscribe.on-a.slack", "all"))
+	all, _ := NewConfig(config, nil).Destinations(subject("notifications.argoproj.io/subscribe.on-a.slack", "all"))
 	want := map[string][]Destination{
 		"on-a": {{Service: "slack", Recipient: "all"}, {Service: "webhook"}}, "on-b": {{Service: "webhook"}},
 	}
@@ -86,6 +87,39 @@ func TestSubscriptionsSelectDestinations(t *testing.T) {
 	}
 	if text := InvalidAnnotation(subject("notifications.argoproj.io/subscriptions", "{a: b}")); text == "" {
 		t.Error("an invalid list is not reported")
+	}
+}
+
+// TestRecipientsAreBounded checks that an annotation, which may have 256 KiB, subscribes a limited number of recipients.
+func TestRecipientsAreBounded(t *testing.T) {
+	names := func(prefix string, count int) (all []string) {
+		for i := range count {
+			all = append(all, fmt.Sprint(prefix, i))
+		}
+		return all
+	}
+	manyTriggers := fmt.Sprintf("- trigger: [%s]\n  destinations: [{service: slack, recipients: [%s]}]", strings.Join(names("on-", 250), ","), strings.Join(names("", 50), ","))
+	for name, tt := range map[string]struct {
+		annotation, value string
+		want              int
+		wantProblem       bool
+	}{
+		"as many as possible": {"subscribe.on-x.slack", strings.Join(names("", 100), ";"), 100, false},
+		"duplicates":          {"subscribe.on-x.slack", strings.Repeat("one;", 1000), 1, false},
+		"more":                {"subscribe.on-x.slack", strings.Join(names("", 5000), ";"), 100, true},
+		"without triggers":    {"subscribe.slack", strings.Join(names("", 5000), ";"), 0, false},
+		"many triggers":       {"subscriptions", manyTriggers, 10_000, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all, problem := NewConfig(nil, nil).Destinations(subject("notifications.argoproj.io/"+tt.annotation, tt.value))
+			got := 0
+			for _, to := range all {
+				got += len(to)
+			}
+			if got != tt.want || (problem != "") != tt.wantProblem {
+				t.Errorf("%d subscriptions, want %d; problem %q", got, tt.want, problem)
+			}
+		})
 	}
 }
 
@@ -101,7 +135,7 @@ func TestEventFiresTheTriggerOfItsName(t *testing.T) {
 	c := NewConfig(map[string]string{
 		"trigger.on-rollout-completed": "- send: [done]\n- when: rollout.status.phase == 'Degraded'\n  send: [odd]",
 	}, nil)
-	to := c.Destinations(subject("notifications.argoproj.io/subscribe.on-rollout-completed.slack", "ops",
+	to, _ := c.Destinations(subject("notifications.argoproj.io/subscribe.on-rollout-completed.slack", "ops",
 		"notifications.argoproj.io/subscribe.on-nothing.slack", "ops"))
 	vars := c.Vars(Situation{Rollout: rolloutIn("Healthy"), Now: now})
 	for _, tt := range []struct {
@@ -128,7 +162,7 @@ func TestEventFiresTheTriggerOfItsName(t *testing.T) {
 // removed from the log when its condition becomes false.
 func TestConditionIsReportedOnceUntilItIsFalse(t *testing.T) {
 	c := NewConfig(map[string]string{"trigger.on-degraded": "- when: rollout.status.phase == 'Degraded'\n  send: [bad]"}, nil)
-	to := c.Destinations(subject("notifications.argoproj.io/subscribe.on-degraded.slack", "ops"))
+	to, _ := c.Destinations(subject("notifications.argoproj.io/subscribe.on-degraded.slack", "ops"))
 	evaluate := func(phase string, sentLog SentLog) Outcome {
 		return c.Evaluate(t.Context(), release.Event{}, to, c.Vars(Situation{Rollout: rolloutIn(phase), Now: now}), sentLog)
 	}
@@ -161,7 +195,7 @@ func TestConditionIsReportedOnceUntilItIsFalse(t *testing.T) {
 
 func TestOncePerSendsOneMessagePerValue(t *testing.T) {
 	c := NewConfig(map[string]string{"trigger.on-x": "- when: 'true'\n  oncePer: rollout.status.phase\n  send: [x]"}, nil)
-	to := c.Destinations(subject("notifications.argoproj.io/subscribe.on-x.slack", "ops"))
+	to, _ := c.Destinations(subject("notifications.argoproj.io/subscribe.on-x.slack", "ops"))
 	sentLog := SentLog{}
 	for _, tt := range []struct {
 		phase string
@@ -446,7 +480,7 @@ func FuzzConfig(f *testing.F) {
 		}
 		s := subject("notifications.argoproj.io/subscribe.on-x.slack", annotation, "notifications.argoproj.io/subscribe."+key, annotation,
 			"notifications.argoproj.io/subscriptions", annotation)
-		to := c.Destinations(s)
+		to, _ := c.Destinations(s)
 		vars := c.Vars(Situation{Rollout: rolloutIn("Degraded"), Now: now})
 		for _, event := range []release.Event{{}, {Reason: "RolloutCompleted"}} {
 			out := c.Evaluate(t.Context(), event, to, vars, ParseSentLog(annotation))

@@ -2,7 +2,6 @@ package notification
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -56,12 +55,36 @@ func IsSubscribed(annotations map[string]string) bool {
 	return false
 }
 
-// Destinations returns the recipients that are subscribed to each trigger, without duplicates.
-func (c *Config) Destinations(s Subject) map[string][]Destination {
-	all := map[string][]Destination{}
+const (
+	// maxRecipients bounds the recipients of one object, which each receive a message, and maxSubscriptions the combinations of a
+	// trigger and a recipient, with duplicates: reconcile workers list them.
+	maxRecipients    = 100
+	maxSubscriptions = 10_000
+)
+
+// Destinations returns the recipients that are subscribed to each trigger, without duplicates. problem reports that there are too
+// many, and so some are omitted; it is empty otherwise.
+func (c *Config) Destinations(s Subject) (all map[string][]Destination, problem string) {
+	all = map[string][]Destination{}
+	type subscribed struct {
+		trigger string
+		to      Destination
+	}
+	known, recipients, subscriptions := map[subscribed]bool{}, map[Destination]bool{}, 0
 	add := func(triggers []string, to Destination) {
+		if len(triggers) == 0 {
+			return
+		}
+		if !recipients[to] && len(recipients) == maxRecipients || subscriptions+len(triggers) > maxSubscriptions {
+			problem = fmt.Sprintf("the object has more than %d recipients, or %d subscriptions to triggers, and the others receive no messages: subscribe channels or mailing lists",
+				maxRecipients, maxSubscriptions)
+			return
+		}
+		recipients[to] = true
+		subscriptions += len(triggers)
 		for _, name := range triggers {
-			if !slices.Contains(all[name], to) {
+			if entry := (subscribed{name, to}); !known[entry] {
+				known[entry] = true
 				all[name] = append(all[name], to)
 			}
 		}
@@ -89,7 +112,7 @@ func (c *Config) Destinations(s Subject) map[string][]Destination {
 			}
 		}
 	}
-	return all
+	return all, problem
 }
 
 // triggersOf returns the default triggers of a service, for subscriptions that name none.

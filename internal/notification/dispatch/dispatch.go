@@ -118,8 +118,12 @@ func (d *Dispatcher) queueEvaluation(ctx context.Context, about About, event rel
 		case err != nil:
 			log.FromContext(ctx).V(1).Info("Could not read the configuration of notifications", "namespace", namespace, "err", err.Error())
 		case from == nil:
-		case from.known == nil || notification.InvalidAnnotation(subject) != "" || from.known.MayFire(event, from.known.Destinations(subject)):
+		case from.known == nil || notification.InvalidAnnotation(subject) != "":
 			sources = append(sources, *from)
+		default:
+			if to, problem := from.known.Destinations(subject); problem != "" || from.known.MayFire(event, to) {
+				sources = append(sources, *from)
+			}
 		}
 	}
 	if len(sources) == 0 {
@@ -154,9 +158,11 @@ func (d *Dispatcher) evaluate(ctx context.Context, about About, event release.Ev
 	}
 	defer done()
 	config := d.parseSource(from)
-	to := config.Destinations(subject)
-	if text := notification.InvalidAnnotation(subject); text != "" {
-		d.reportProblem(ctx, about, config, text)
+	to, problem := config.Destinations(subject)
+	for _, text := range []string{problem, notification.InvalidAnnotation(subject)} {
+		if text != "" {
+			d.reportProblem(ctx, about, config, text)
+		}
 	}
 	if !config.MayFire(event, to) {
 		return nil

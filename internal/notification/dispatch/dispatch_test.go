@@ -389,6 +389,35 @@ func TestInvalidKeyIsReportedOnce(t *testing.T) {
 	}
 }
 
+// TestTooManyRecipientsAreReportedOnce checks that omitted recipients are reported once, also if they
+// are the only ones with a message.
+func TestTooManyRecipientsAreReportedOnce(t *testing.T) {
+	o := newHarness(t, false, defaultConfig)
+	o.dispatcher.NotifyChange(t.Context(), o.about("Healthy")) // the configuration is parsed
+	o.send()
+	about := o.about("Degraded")
+	var recipients []string
+	for i := range 101 {
+		recipients = append(recipients, fmt.Sprint(i))
+	}
+	delete(about.Object.GetAnnotations(), "notifications.argoproj.io/subscribe.on-degraded.hook")
+	about.Object.GetAnnotations()["notifications.argoproj.io/subscribe.on-a.hook"] = strings.Join(recipients, ";")
+	for range 2 {
+		o.dispatcher.NotifyChange(t.Context(), about)
+		o.send()
+	}
+	if len(o.events) != 1 || !strings.HasPrefix(o.events[0], "NotificationFailed: Notifications: the object has more than 100 recipients") {
+		t.Errorf("recorded %q", o.events)
+	}
+	o.dispatcher.NotifyEvent(t.Context(), about, release.Event{Reason: "RolloutCompleted", Message: "well"})
+	o.send()
+	o.wantReceived() // its annotation is the last one
+	about.Object.GetAnnotations()["notifications.argoproj.io/subscribe.on-a.hook"] = strings.Join(recipients[:99], ";")
+	o.dispatcher.NotifyEvent(t.Context(), about, release.Event{Reason: "RolloutCompleted", Message: "well"})
+	o.send()
+	o.wantReceived("cart well cart:2 newer older")
+}
+
 func TestErrorsOfServicesContainNoSecret(t *testing.T) {
 	o := newHarness(t, false, defaultConfig)
 	o.configure("serin", map[string]string{

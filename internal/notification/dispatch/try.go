@@ -46,7 +46,11 @@ func Try(ctx context.Context, t Trial) ([]TrialResult, error) {
 	}
 	to := t.To
 	if len(to) == 0 {
-		to = t.Config.Destinations(t.About.subject())[t.Trigger]
+		all, problem := t.Config.Destinations(t.About.subject())
+		if problem != "" {
+			return nil, errors.New(problem)
+		}
+		to = all[t.Trigger]
 	}
 	if len(to) == 0 {
 		return nil, fmt.Errorf("%s has no subscription to the trigger %s: annotate it, or name a recipient", t.About.key(), t.Trigger)
