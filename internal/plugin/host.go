@@ -126,7 +126,11 @@ func (h *Host) Close() {
 	h.owners.Wait()
 }
 
-// Configure sets the configuration. Processes of plugins that it no longer contains, or that it changes, end.
+// errReconfigured is the cause for which a process ends, and for which a call that waited for its start is refused.
+var errReconfigured = errors.New("its configuration has changed: the next call uses the present one")
+
+// Configure sets the configuration. Processes of plugins that it no longer contains, or that it changes, end; those that are
+// being started end after that.
 func (h *Host) Configure(c Config) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -138,7 +142,7 @@ func (h *Host) Configure(c Config) {
 			continue
 		}
 		if state.process != nil {
-			state.process.end(errors.New("its configuration has changed"))
+			state.process.end(errReconfigured)
 		}
 		delete(h.plugins, key)
 	}
@@ -231,6 +235,12 @@ func (h *Host) running(ctx context.Context, key pluginKey, state *pluginState, n
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if current, findErr := h.config.Find(key.kind, key.name); h.plugins[key] != state || findErr != nil || !current.isSame(item) {
+		if p != nil {
+			p.end(errReconfigured)
+		}
+		return nil, errReconfigured // also if the former configuration cannot be started: the present one has not failed
+	}
 	state.lastErr = err
 	if err != nil {
 		h.options.Metrics.CountPluginStart(key.name, string(key.kind), outcomeError)
@@ -248,6 +258,9 @@ func (h *Host) runningOrDue(key pluginKey, state *pluginState) (*process, Item, 
 	item, err := h.config.Find(key.kind, key.name)
 	if err != nil {
 		return nil, item, errors.Unwrap(err)
+	}
+	if h.plugins[key] != state {
+		return nil, item, errReconfigured
 	}
 	now := h.options.Clock.Now()
 	if p := state.process; p != nil {

@@ -414,6 +414,56 @@ func TestReconfigure(t *testing.T) {
 	}
 }
 
+// TestReconfigureDuringStart: a process that was started with a former configuration ends, and the next call has no backoff.
+func TestReconfigureDuringStart(t *testing.T) {
+	const other = "- {name: acme/test, location: 'file://%s', args: [step, changed]}"
+	path := plugintest.Build(t)
+	for name, tt := range map[string]struct {
+		config []string
+		want   error
+	}{
+		"changed":           {[]string{fmt.Sprintf(other, path)}, nil},
+		"removed":           {[]string{""}, ErrNotConfigured},
+		"removed and added": {[]string{"", fmt.Sprintf(other, path)}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newTestHost(t, nil)
+			pipe := filepath.Join(t.TempDir(), "pipe")
+			if err := unix.Mkfifo(pipe, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			h.Configure(ParseConfig(map[string]string{"stepPlugins": fmt.Sprintf("- {name: acme/test, location: 'file://%s', args: [step, wait, %s]}", path, pipe)}))
+			called, started := make(chan error, 1), make(chan *os.File, 1)
+			go func() {
+				_, err := callStep(t, h, "shop", `{}`)
+				called <- err
+			}()
+			go func() {
+				writer, _ := os.OpenFile(pipe, os.O_WRONLY, 0) // waits for the plugin
+				started <- writer
+			}()
+			writer := waittest.Receive(t, "the process is being started", started)
+			for _, config := range tt.config {
+				h.Configure(ParseConfig(map[string]string{"stepPlugins": config}))
+			}
+			writer.Close()
+			err := waittest.Receive(t, "the call has ended", called)
+			if _, refused := errors.AsType[*RefusedError](err); !refused || !errors.Is(err, errReconfigured) {
+				t.Fatalf("got %v, want %v", err, errReconfigured)
+			}
+			ended := make(chan struct{})
+			go func() {
+				h.owners.Wait()
+				close(ended)
+			}()
+			waittest.Receive(t, "the process has ended", ended)
+			if _, err := callStep(t, h, "shop", `{}`); !errors.Is(err, tt.want) {
+				t.Errorf("the next call: got %v, want %v", err, tt.want)
+			}
+		})
+	}
+}
+
 const orphanVariable = "SERIN_TEST_ORPHAN"
 
 // TestProcessesEndWithSerin: also if Serin is killed.

@@ -170,6 +170,9 @@ func main() {
 		fmt.Println("hello, I am not a plugin")
 		return
 	}
+	if len(os.Args) > 3 && os.Args[2] == "wait" { // until a writer of this named pipe closes it
+		_, _ = os.ReadFile(os.Args[3])
+	}
 	served := map[string]struct {
 		name   string
 		plugin goplugin.Plugin
