@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/cli/manifest"
 )
 
 // document is one object of an input.
@@ -28,27 +29,19 @@ type document struct {
 	kind, namespace, name string
 }
 
-// separator matches the lines between documents.
-var separator = regexp.MustCompile(`(?m)^---(?:[ \t].*)?\r?$`)
-
-// readInput reads all documents of an input, each independently of syntax errors in the others.
-func (l *linter) readInput(input Input) {
-	start := 0
-	ends := append(separator.FindAllIndex(input.Text, -1), []int{len(input.Text), len(input.Text)})
-	for _, end := range ends {
-		l.readDocument(input.Name, bytes.Count(input.Text[:start], []byte("\n")), input.Text[start:end[0]])
-		start = end[1]
-	}
-}
-
 // lineNumber matches the line in the errors of the parser.
 var lineNumber = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
-func (l *linter) readDocument(file string, firstLine int, text []byte) {
-	d := &document{file: file, firstLine: firstLine}
-	var parsed yamlv3.Node
-	if err := yamlv3.Unmarshal(text, &parsed); err != nil {
-		match := lineNumber.FindStringSubmatch(err.Error())
+// readInput reads all documents of an input.
+func (l *linter) readInput(input Input) {
+	for _, read := range manifest.Read(input.Text) {
+		l.readDocument(&document{file: input.Name, firstLine: read.FirstLine, node: read.Node}, read)
+	}
+}
+
+func (l *linter) readDocument(d *document, read manifest.Document) {
+	if read.Err != nil {
+		match := lineNumber.FindStringSubmatch(read.Err.Error())
 		line := 1
 		if len(match) > 1 {
 			if n, err := strconv.Atoi(match[1]); err == nil {
@@ -56,24 +49,23 @@ func (l *linter) readDocument(file string, firstLine int, text []byte) {
 			}
 		}
 		d.node = &yamlv3.Node{Line: line, Column: 1}
-		l.report(d, ruleSyntax, "", strings.TrimPrefix(err.Error(), cmp.Or(firstOf(match), "yaml: ")), syntaxFix(text))
+		l.report(d, ruleSyntax, "", strings.TrimPrefix(read.Err.Error(), cmp.Or(firstOf(match), "yaml: ")), syntaxFix(read.Text))
 		return
 	}
-	if len(parsed.Content) == 0 || parsed.Content[0].Tag == "!!null" {
+	if d.node == nil {
 		return // comments only
 	}
-	d.node = parsed.Content[0]
 	if d.node.Kind != yamlv3.MappingNode {
 		l.report(d, ruleSyntax, "", "the document is not a Kubernetes object", "")
 		return
 	}
 	// Values are those of kubectl, whose parser differs in details from the one that knows lines.
-	content, err := yaml.YAMLToJSON(text)
+	content, err := yaml.YAMLToJSON(read.Text)
 	if err == nil {
 		err = utiljson.Unmarshal(content, &d.object)
 	}
 	if err != nil {
-		l.report(d, ruleSyntax, "", strings.TrimPrefix(err.Error(), "yaml: "), syntaxFix(text))
+		l.report(d, ruleSyntax, "", strings.TrimPrefix(err.Error(), "yaml: "), syntaxFix(read.Text))
 		return
 	}
 	l.addObject(d)

@@ -1,25 +1,22 @@
 package plan
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/cli/manifest"
 	"github.com/serin-dev/serin/internal/plugin"
 )
 
@@ -40,17 +37,17 @@ func ReadManifests(in io.Reader, namespace string) (*Manifests, error) {
 	m := &Manifests{
 		workloads: map[string]*Workload{}, metricTemplates: map[string]flaggerv1.MetricTemplateSpec{}, analysisTemplates: map[string]argov1.AnalysisTemplateSpec{},
 	}
-	reader := utilyaml.NewYAMLReader(bufio.NewReader(in))
-	for number := 1; ; number++ {
-		text, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err == nil {
-			err = m.add(text, namespace)
+	text, err := io.ReadAll(in)
+	if err != nil {
+		return nil, err
+	}
+	for i, document := range manifest.Read(text) {
+		err := document.Err
+		if err == nil && document.Node != nil {
+			err = m.add(document.Text, namespace)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("document %d: %w", number, err)
+			return nil, fmt.Errorf("document %d: %w", i+1, err)
 		}
 	}
 	if len(m.order) == 0 {
@@ -59,8 +56,8 @@ func ReadManifests(in io.Reader, namespace string) (*Manifests, error) {
 	return m, nil
 }
 
-// manifest is the part of a document that every object has.
-type manifest struct {
+// objectHead is the part of a document that every object has.
+type objectHead struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Metadata   struct {
@@ -72,14 +69,11 @@ type manifest struct {
 
 // add reads one document. Kinds that no plan depends on are ignored.
 func (m *Manifests) add(text []byte, namespace string) error {
-	var head manifest
+	var head objectHead
 	if err := yaml.Unmarshal(text, &head); err != nil {
 		return fmt.Errorf("it is not YAML of an object: %w", err)
 	}
 	if head.Kind == "" {
-		if len(bytes.TrimSpace(text)) == 0 || bytes.Equal(bytes.TrimSpace(text), []byte("---")) || isComment(text) {
-			return nil
-		}
 		return errors.New("it has no kind")
 	}
 	if head.Kind == "List" {
@@ -100,16 +94,7 @@ func (m *Manifests) add(text []byte, namespace string) error {
 	return nil
 }
 
-func isComment(text []byte) bool {
-	for line := range strings.Lines(string(text)) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") && line != "---" {
-			return false
-		}
-	}
-	return true
-}
-
-func (m *Manifests) addObject(group string, head manifest, text []byte, namespace string) error {
+func (m *Manifests) addObject(group string, head objectHead, text []byte, namespace string) error {
 	name := head.Metadata.Name
 	if name == "" {
 		return errors.New("set metadata.name")
