@@ -212,6 +212,8 @@ func setCart(t *testing.T, d *datadriven.TestData, w *clitest.FakeCluster, state
 			c.Status.FailedChecks = 2
 		case "suspended":
 			c.Spec.Suspend = true
+		case "unroutable":
+			c.Spec.Provider = "nginx"
 		case "daemonset":
 			c.Spec.TargetRef.Kind = "DaemonSet"
 		case "service":

@@ -10,8 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
-	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/cli/cluster"
 	"github.com/serin-dev/serin/internal/cli/plan"
 	"github.com/serin-dev/serin/internal/cli/view"
@@ -85,7 +83,7 @@ func (c *commonFlags) readPlanInputs(stdin io.Reader, file string) ([]plan.Input
 	if c.controllerFlags != "" {
 		flags = strings.Fields(c.controllerFlags)
 	}
-	return manifests.Inputs(func(object *flaggerv1.Canary) canary.Settings { return cluster.ManifestSettings(flags, object) }, cluster.ManifestPlugins(flags)), nil
+	return manifests.Inputs(cluster.PlanController(flags)), nil
 }
 
 // observePlanInput reads one release of the cluster.

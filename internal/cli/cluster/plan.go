@@ -17,14 +17,11 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// ManifestSettings returns the settings of a controller with these flags for a Canary that may not be in any cluster.
-func ManifestSettings(controllerFlags []string, object *flaggerv1.Canary) canary.Settings {
-	return planSettings(parseFlags(controllerFlags), object)
-}
-
-// ManifestPlugins returns the plugins of a controller with these flags, without their configuration.
-func ManifestPlugins(controllerFlags []string) plan.Plugins {
-	return planPlugins(parseFlags(controllerFlags))
+// PlanController returns a controller with these flags, for releases that may not be in any cluster.
+func PlanController(controllerFlags []string) plan.Controller {
+	f := parseFlags(controllerFlags)
+	settings := func(object *flaggerv1.Canary) canary.Settings { return planSettings(f, object) }
+	return plan.Controller{Settings: settings, Routers: f.Routers(), Plugins: planPlugins(f)}
 }
 
 func planPlugins(f flags) plan.Plugins {
@@ -79,7 +76,7 @@ func (s *Session) canaryPlanInput(ctx context.Context, reader *cachedReader, obj
 		return plan.Input{}, err
 	}
 	snapshot := observed.Snapshot
-	in := plan.Input{Canary: object, Settings: planSettings(f, object)}
+	in := plan.Input{Canary: object, Settings: planSettings(f, object), Routers: f.Routers()}
 	in.Problems = slices.Concat(observed.Unread, snapshot.MissingReferences, snapshot.MissingAlertProviders)
 	for _, problem := range []string{snapshot.Workload.Problem, snapshot.Workload.ScalerProblem, snapshot.TargetConflict} {
 		if problem != "" {
@@ -120,7 +117,7 @@ func (s *Session) rolloutPlanInput(ctx context.Context, reader *cachedReader, ob
 	if problem := observed.Snapshot.ValidationError; problem != "" {
 		return plan.Input{}, &plan.InvalidError{Release: argov1.RolloutKind + " " + object.Name + "." + object.Namespace, Problems: []string{problem}}
 	}
-	in := plan.Input{Rollout: object, Problems: observed.Unread, Plugins: s.readPlugins(ctx, f)}
+	in := plan.Input{Rollout: object, Routers: f.Routers(), Problems: observed.Unread, Plugins: s.readPlugins(ctx, f)}
 	if ref := object.Spec.WorkloadRef; ref != nil && len(observed.Assumed) == 0 {
 		in.Workload = &plan.Workload{
 			Source: "cluster, " + ref.Kind + " " + ref.Name, Template: observed.Snapshot.Spec.Template, Selector: observed.Snapshot.Spec.Selector,

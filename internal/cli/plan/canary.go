@@ -24,8 +24,14 @@ const (
 // newCanaryPlan plays the initialization, which is not shown, and then the release of a new revision.
 func newCanaryPlan(in Input) (Plan, error) {
 	c, plan := in.Canary, canary.NewPlan(in.Canary, in.Settings)
-	if len(plan.ValidationErrors) > 0 {
-		return Plan{}, &InvalidError{Release: flaggerv1.CanaryKind + " " + objectName(c.Namespace, c.Name), Problems: plan.ValidationErrors}
+	problems := plan.ValidationErrors
+	if len(problems) == 0 && in.Routers != nil {
+		if err := in.Routers.CheckRoute(c, plan.Provider); err != nil {
+			problems = []string{err.Error()}
+		}
+	}
+	if len(problems) > 0 {
+		return Plan{}, &InvalidError{Release: flaggerv1.CanaryKind + " " + objectName(c.Namespace, c.Name), Problems: problems}
 	}
 	out := Plan{
 		Kind: flaggerv1.CanaryKind, Namespace: c.Namespace, Name: c.Name, Target: plan.Kind + "/" + plan.Target, Provider: plan.Provider,

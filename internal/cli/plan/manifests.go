@@ -15,7 +15,6 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
-	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/cli/manifest"
 	"github.com/serin-dev/serin/internal/plugin"
 )
@@ -154,15 +153,15 @@ func (m *Manifests) addObject(group string, head objectHead, text []byte, namesp
 
 func objectKey(namespace, name string) string { return namespace + "/" + name }
 
-// Inputs returns the input of the plan of each release, in the order of the documents. settings
-// returns the settings of the controller for a Canary; plugins are those of the controller, without their configuration.
-func (m *Manifests) Inputs(settings func(*flaggerv1.Canary) canary.Settings, plugins Plugins) []Input {
-	plugins.Config = m.plugins
+// Inputs returns the input of the plan of each release, in the order of the documents.
+func (m *Manifests) Inputs(c Controller) []Input {
+	c.Plugins.Config = m.plugins
 	var out []Input
-	for _, c := range m.canaries {
-		target := c.Spec.TargetRef
+	for _, object := range m.canaries {
+		target := object.Spec.TargetRef
 		out = append(out, Input{
-			Canary: c, Settings: settings(c), Workload: m.workloads[target.Kind+" "+objectKey(c.Namespace, target.Name)],
+			Canary: object, Settings: c.Settings(object), Routers: c.Routers,
+			Workload: m.workloads[target.Kind+" "+objectKey(object.Namespace, target.Name)],
 			MetricTemplate: func(namespace, name string) (flaggerv1.MetricTemplateSpec, bool) {
 				t, found := m.metricTemplates[objectKey(namespace, name)]
 				return t, found
@@ -170,7 +169,7 @@ func (m *Manifests) Inputs(settings func(*flaggerv1.Canary) canary.Settings, plu
 		})
 	}
 	for _, r := range m.rollouts {
-		in := Input{Rollout: r, Plugins: plugins, AnalysisTemplate: func(name string, cluster bool) (argov1.AnalysisTemplateSpec, error) {
+		in := Input{Rollout: r, Routers: c.Routers, Plugins: c.Plugins, AnalysisTemplate: func(name string, cluster bool) (argov1.AnalysisTemplateSpec, error) {
 			namespace, kind := r.Namespace, argov1.AnalysisTemplateKind
 			if cluster {
 				namespace, kind = "", argov1.ClusterAnalysisTemplateKind

@@ -134,6 +134,8 @@ type Input struct {
 	Settings canary.Settings
 	// Workload is the workload that the release names; nil: unknown.
 	Workload *Workload
+	// Routers check the route of the release; nil: it is not checked.
+	Routers Routers
 	// MetricTemplate returns a template by namespace and name; false: unknown.
 	MetricTemplate func(namespace, name string) (flaggerv1.MetricTemplateSpec, bool)
 	// AnalysisTemplate returns the template of an analysis.
@@ -142,6 +144,23 @@ type Input struct {
 	Plugins Plugins
 	// Problems are messages about the release that only the cluster shows, such as references to objects that do not exist.
 	Problems []string
+}
+
+// Routers check routes with the rules of a controller: traffic.Registry.
+type Routers interface {
+	// CheckRoute returns the reason why the route of a Canary cannot be created.
+	CheckRoute(c *flaggerv1.Canary, provider string) error
+	// CheckRouting returns the reason why the traffic routing of a Rollout cannot work.
+	CheckRouting(*argov1.Rollout) error
+}
+
+// Controller is the controller of the releases in manifests, as far as it is known.
+type Controller struct {
+	// Settings returns the settings for a Canary.
+	Settings func(*flaggerv1.Canary) canary.Settings
+	Routers  Routers
+	// Plugins are without their configuration.
+	Plugins Plugins
 }
 
 // Workload is the workload that a release names.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/release"
@@ -25,10 +26,17 @@ func newRolloutPlan(in Input) (Plan, error) {
 		referenced.Template, referenced.Selector = in.Workload.Template, in.Workload.Selector
 	}
 	spec, unknown := resolvedSpec(in)
+	var problems field.ErrorList
 	if !unknown {
-		if problems := rollout.Validate(r.Spec, referenced); len(problems) > 0 {
-			return Plan{}, &InvalidError{Release: argov1.RolloutKind + " " + objectName(r.Namespace, r.Name), Problems: []string{problems[0].Error()}}
+		problems = rollout.Validate(r.Spec, referenced)
+	}
+	if len(problems) == 0 && in.Routers != nil {
+		if err := in.Routers.CheckRouting(r); err != nil {
+			problems = field.ErrorList{field.Forbidden(traffic.RoutingPath(), err.Error())}
 		}
+	}
+	if len(problems) > 0 {
+		return Plan{}, &InvalidError{Release: argov1.RolloutKind + " " + objectName(r.Namespace, r.Name), Problems: []string{problems[0].Error()}}
 	}
 	out := Plan{
 		Kind: argov1.RolloutKind, Namespace: r.Namespace, Name: r.Name, Target: argov1.RolloutKind + "/" + r.Name, Strategy: "canary", Provider: "replicas",

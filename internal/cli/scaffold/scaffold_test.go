@@ -248,7 +248,7 @@ func checkManifest(t *testing.T, in scaffold.Input, text string) {
 		if err != nil {
 			t.Fatalf("the manifest %s cannot be read: %v\n%s", source, err, text)
 		}
-		inputs := manifests.Inputs(func(object *flaggerv1.Canary) canary.Settings { return cluster.ManifestSettings(nil, object) }, cluster.ManifestPlugins(nil))
+		inputs := manifests.Inputs(cluster.PlanController(nil))
 		if len(inputs) != 1 {
 			t.Fatalf("the manifest has %d releases:\n%s", len(inputs), text)
 		}
