@@ -56,9 +56,9 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stderr io.Writ
 }
 
 // connector creates a session for the selected cluster, and returns it with the namespace of the context.
-type connector func(selected *connection, controllerFlags string) (session *cluster.Session, namespace string, err error)
+type connector func(selected *connection, controllerFlags controllerFlags) (session *cluster.Session, namespace string, err error)
 
-func connect(selected *connection, controllerFlags string) (*cluster.Session, string, error) {
+func connect(selected *connection, controllerFlags controllerFlags) (*cluster.Session, string, error) {
 	config, namespace, err := selected.load()
 	if err != nil {
 		return nil, "", err
@@ -67,11 +67,26 @@ func connect(selected *connection, controllerFlags string) (*cluster.Session, st
 	if err != nil {
 		return nil, "", err
 	}
-	if controllerFlags != "" {
-		session.ControllerFlags = strings.Fields(controllerFlags)
-	}
+	session.ControllerFlags = controllerFlags
 	return session, namespace, nil
 }
+
+// controllerFlags are the arguments of the controller that a user specified; nil: none.
+type controllerFlags []string
+
+// Set parses the arguments strictly: a flag that is ignored would silently give the results of another configuration.
+func (f *controllerFlags) Set(text string) error {
+	*f = nil
+	if args := strings.Fields(text); len(args) > 0 {
+		*f = args
+	}
+	return cluster.CheckFlags(*f)
+}
+
+func (f *controllerFlags) String() string { return strings.Join(*f, " ") }
+
+// Type is the placeholder of the value in the usage.
+func (f *controllerFlags) Type() string { return "string" }
 
 // commonFlags contains the flags of all commands for releases.
 type commonFlags struct {
@@ -79,13 +94,13 @@ type commonFlags struct {
 	connect         connector
 	allNamespaces   bool
 	selector        string
-	controllerFlags string
+	controllerFlags controllerFlags
 }
 
 func (c *commonFlags) register(cmd *cobra.Command, selectsMany bool) {
 	c.registerConnection(cmd)
 	cmd.ValidArgsFunction = c.completeNames(selectsMany)
-	cmd.Flags().StringVar(&c.controllerFlags, "controller-flags", "",
+	cmd.Flags().Var(&c.controllerFlags, "controller-flags",
 		"flags of the controller, such as '-mesh-provider=istio'; only required if neither its Deployment nor its Lease can be read")
 	if selectsMany {
 		c.registerSelection(cmd, "releases")

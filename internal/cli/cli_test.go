@@ -426,11 +426,9 @@ func setMetricsServer(t *testing.T, w *clitest.FakeCluster, address string) {
 // ten seconds later.
 func runCommand(t *testing.T, w *clitest.FakeCluster, args []string, d *datadriven.TestData) string {
 	t.Helper()
-	connect := func(selected *connection, controllerFlags string) (*cluster.Session, string, error) {
+	connect := func(selected *connection, controllerFlags controllerFlags) (*cluster.Session, string, error) {
 		session := *w.Session
-		if controllerFlags != "" {
-			session.ControllerFlags = strings.Fields(controllerFlags)
-		}
+		session.ControllerFlags = controllerFlags
 		return &session, cmp.Or(selected.overrides.Context.Namespace, "shop"), nil
 	}
 	if d.HasArg("unreachable") {

@@ -52,7 +52,7 @@ func TestPromoteInFullAsksOnATerminal(t *testing.T) {
 	} {
 		w := clitest.NewFakeCluster(t, clitest.Cart)
 		root := &cobra.Command{Use: "serin", SilenceErrors: true, SilenceUsage: true}
-		root.AddCommand(newCommands(func(*connection, string) (*cluster.Session, string, error) { return w.Session, "shop", nil })...)
+		root.AddCommand(newCommands(func(*connection, controllerFlags) (*cluster.Session, string, error) { return w.Session, "shop", nil })...)
 		user, terminal := openTerminal(t)
 		if _, err := user.WriteString(c.answer); err != nil {
 			t.Fatal(err)

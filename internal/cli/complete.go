@@ -116,7 +116,7 @@ func askCluster[T any](ctx context.Context, c *commonFlags, request func(ctx con
 	if timeout := c.connection.overrides.Timeout; timeout == "" || timeout == "0" {
 		c.connection.overrides.Timeout = completionTimeout.String() // also limits the discovery of kinds
 	}
-	session, namespace, err := c.connect(&c.connection, "")
+	session, namespace, err := c.connect(&c.connection, nil)
 	if err != nil {
 		return nil
 	}

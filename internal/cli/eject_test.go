@@ -197,7 +197,7 @@ func runEject(t *testing.T, w *clitest.FakeCluster, args []string, controller bo
 		acting.Go(func() { actAsController(ctx, t, w) })
 	}
 	root := &cobra.Command{Use: "serin", SilenceErrors: true, SilenceUsage: true}
-	root.AddCommand(newCommands(func(*connection, string) (*cluster.Session, string, error) { return w.Session, "shop", nil })...)
+	root.AddCommand(newCommands(func(*connection, controllerFlags) (*cluster.Session, string, error) { return w.Session, "shop", nil })...)
 	var out, notes bytes.Buffer
 	root.SetOut(&out)
 	root.SetErr(&notes)

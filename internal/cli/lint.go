@@ -22,9 +22,10 @@ import (
 
 // lintFlags are the flags of lint.
 type lintFlags struct {
-	files                              []string
-	recursive, strict, rules           bool
-	format, namespace, controllerFlags string
+	files                    []string
+	recursive, strict, rules bool
+	format, namespace        string
+	controllerFlags          controllerFlags
 }
 
 func newLintCommand() *cobra.Command {
@@ -51,7 +52,7 @@ Exit codes: 0 no errors, 2 usage error, 7 errors; with --strict also warnings.`,
 	flags.StringVarP(&f.format, "output", "o", "text", strings.Join(lint.Formats(), ", "))
 	flags.BoolVar(&f.strict, "strict", false, "fail on warnings as well")
 	flags.BoolVar(&f.rules, "rules", false, "list the rules")
-	flags.StringVar(&f.controllerFlags, "controller-flags", "", "flags of the controller, such as '-mesh-provider=istio'")
+	flags.Var(&f.controllerFlags, "controller-flags", "flags of the controller, such as '-mesh-provider=istio'")
 	return cmd
 }
 
@@ -98,11 +99,7 @@ func (f *lintFlags) run(cmd *cobra.Command) error {
 
 // options returns the settings of a controller with the given flags.
 func (f *lintFlags) options() lint.Options {
-	var arguments []string
-	if f.controllerFlags != "" {
-		arguments = strings.Fields(f.controllerFlags)
-	}
-	settings, routers := cluster.SettingsFor(arguments)
+	settings, routers := cluster.SettingsFor(f.controllerFlags)
 	return lint.Options{
 		Namespace: f.namespace, Settings: settings, MetricTypes: operator.MetricTypes(),
 		Features: func(c *flaggerv1.Canary, provider string) canary.Features {

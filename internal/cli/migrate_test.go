@@ -20,7 +20,7 @@ import (
 func runMigrate(t *testing.T, w *clitest.FakeCluster, args ...string) (out, stderrText string, code int) {
 	t.Helper()
 	root := &cobra.Command{Use: "serin", SilenceErrors: true, SilenceUsage: true}
-	root.AddCommand(newMigrateCommand(func(*connection, string) (*cluster.Session, string, error) { return w.Session, "shop", nil }))
+	root.AddCommand(newMigrateCommand(func(*connection, controllerFlags) (*cluster.Session, string, error) { return w.Session, "shop", nil }))
 	var stdout, stderr bytes.Buffer
 	root.SetOut(&stdout)
 	root.SetErr(&stderr)

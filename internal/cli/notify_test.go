@@ -87,7 +87,7 @@ func TestNotifyTest(t *testing.T) {
 	t.Cleanup(server.Close)
 	manifests := strings.NewReplacer("HERE", server.URL, "OPTIONS", "dG9rZW46ICRtaXNzaW5n").Replace(strings.TrimPrefix(notifyObjects, "\n"))
 	w := clitest.NewFakeCluster(t, manifests)
-	connect := func(selected *connection, _ string) (*cluster.Session, string, error) {
+	connect := func(selected *connection, _ controllerFlags) (*cluster.Session, string, error) {
 		return w.Session, cmp.Or(selected.overrides.Context.Namespace, "shop"), nil
 	}
 	for _, c := range []struct {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -79,11 +78,7 @@ func (c *commonFlags) readPlanInputs(stdin io.Reader, file string) ([]plan.Input
 	if err != nil {
 		return nil, withExitCode(ExitUsage, fmt.Errorf("read %s: %w", source, err))
 	}
-	var flags []string
-	if c.controllerFlags != "" {
-		flags = strings.Fields(c.controllerFlags)
-	}
-	return manifests.Inputs(cluster.PlanController(flags)), nil
+	return manifests.Inputs(cluster.PlanController(c.controllerFlags)), nil
 }
 
 // observePlanInput reads one release of the cluster.

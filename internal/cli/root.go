@@ -60,6 +60,11 @@ func flagError(cmd *cobra.Command, err error) error {
 		name := "--" + invalid.GetFlag().Name
 		return withExitCode(ExitUsage, fmt.Errorf("%s=%s is invalid: use %s without a value", name, invalid.GetValue(), name))
 	}
+	if invalid != nil {
+		if _, ok := invalid.GetFlag().Value.(*controllerFlags); ok { // the value, which may contain a password, is not repeated
+			return withExitCode(ExitUsage, fmt.Errorf("read --controller-flags: %w", invalid.Unwrap()))
+		}
+	}
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
 		return withExitCode(ExitUsage, err)

@@ -30,6 +30,21 @@ type flags struct {
 	announced bool
 }
 
+// CheckFlags returns the first error in arguments of a controller that a user specified.
+func CheckFlags(args []string) error {
+	var f flags
+	set := newFlagSet(&f)
+	set.ParseErrorsAllowlist.UnknownFlags = false
+	if err := set.Parse(operator.NormalizeArguments(set, args)); err != nil {
+		return err
+	}
+	if set.NArg() > 0 {
+		return fmt.Errorf("%q is not a flag", set.Arg(0))
+	}
+	f.Kubeconfig = "" // a path in the file system of the controller
+	return f.Validate()
+}
+
 // parseFlags parses the arguments of a controller. It ignores unknown flags, because a newer controller may have more.
 func parseFlags(args []string) flags {
 	var f flags
