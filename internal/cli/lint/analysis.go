@@ -3,6 +3,7 @@ package lint
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
@@ -41,7 +42,7 @@ func (l *linter) checkAnalysisTemplate(d *document, spec argov1.AnalysisTemplate
 				complete = false
 				l.report(d, ruleInvalidAnalysis, at, err.Error(), "")
 			}
-			l.checkConditions(d, at, resolved)
+			l.checkConditions(d, at, m, resolved, spec.Args)
 		}
 	}
 	if complete {
@@ -58,19 +59,32 @@ func usesUnset(m argov1.Metric, unset map[string]bool) bool {
 	if err != nil {
 		return true
 	}
-	compact := strings.ReplaceAll(string(text), " ", "")
 	for name := range unset {
-		if strings.Contains(compact, "{{args."+name+"}}") {
+		if refersTo(string(text), name) {
 			return true
 		}
 	}
 	return false
 }
 
-// checkConditions checks the expressions of a metric.
-func (l *linter) checkConditions(d *document, at string, m argov1.Metric) {
-	for name, text := range map[string]string{"successCondition": m.SuccessCondition, "failureCondition": m.FailureCondition} {
-		if text == "" {
+// refersTo reports whether a text refers to an argument.
+func refersTo(text, argument string) bool {
+	return strings.Contains(strings.ReplaceAll(text, " ", ""), "{{args."+argument+"}}")
+}
+
+// checkConditions checks the expressions of a metric, whose arguments are resolved. An expression with the content of a Secret is
+// only known when it is measured.
+func (l *linter) checkConditions(d *document, at string, m, resolved argov1.Metric, args []argov1.Argument) {
+	isSecret := func(text string) bool {
+		return slices.ContainsFunc(args, func(arg argov1.Argument) bool {
+			return arg.Value == nil && arg.ValueFrom != nil && arg.ValueFrom.SecretKeyRef != nil && refersTo(text, arg.Name)
+		})
+	}
+	for name, texts := range map[string][2]string{
+		"successCondition": {m.SuccessCondition, resolved.SuccessCondition}, "failureCondition": {m.FailureCondition, resolved.FailureCondition},
+	} {
+		text := texts[1]
+		if text == "" || isSecret(texts[0]) {
 			continue
 		}
 		if err := condition.Check(text); err != nil {
@@ -86,7 +100,7 @@ func (l *linter) checkAnalysisRun(d *document, run *argov1.AnalysisRun) {
 		l.report(d, ruleInvalidAnalysis, "spec", err.Error(), "")
 	}
 	for i, m := range metrics {
-		l.checkConditions(d, fmt.Sprintf("spec.metrics[%d]", i), m)
+		l.checkConditions(d, fmt.Sprintf("spec.metrics[%d]", i), run.Spec.Metrics[i], m, run.Spec.Args)
 	}
 }
 
