@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -15,6 +16,8 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
@@ -124,7 +127,24 @@ func (l *linter) checkSchema(ctx context.Context, all *schemas, d *document) (us
 	if len(invalid) == 0 { // as in the API server: rules assume values that the rest of the schema permits
 		invalid = schema.violatedRules(ctx, d.object)
 	}
+	invalid = append(invalid, validateMetadata(d, definition.Spec.Scope == apiextensions.NamespaceScoped)...)
 	return l.reportInvalidFields(d, invalid), nil
+}
+
+// validateMetadata validates the metadata as the API server does, which completes a missing namespace and a generated name first.
+func validateMetadata(d *document, isNamespaced bool) field.ErrorList {
+	var object metav1.PartialObjectMetadata
+	if d.decode(&object) != nil {
+		return nil // reported when the object is decoded
+	}
+	object.Namespace = ""
+	if isNamespaced {
+		object.Namespace = cmp.Or(d.namespace, metav1.NamespaceDefault)
+	}
+	if object.Name == "" && object.GenerateName != "" {
+		object.Name = "generated"
+	}
+	return apivalidation.ValidateObjectMeta(&object.ObjectMeta, isNamespaced, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
 }
 
 // violatedRules returns the errors of the CEL rules.
