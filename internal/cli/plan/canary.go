@@ -108,7 +108,9 @@ func (r *canaryRun) record(t canary.Transition) {
 		if gate.Limit != "" && r.limits[gate.Name] == "" {
 			r.limits[gate.Name] = gate.Limit
 		}
-		r.waitFor(gate.Name)
+		if !gate.IsNotice() {
+			r.waitFor(gate.Name)
+		}
 	}
 	for _, query := range t.Answered {
 		switch q := query.Request.(type) {

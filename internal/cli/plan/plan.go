@@ -9,6 +9,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -187,15 +188,27 @@ func (e *InvalidError) Error() string {
 
 // New returns the plan of a release. The error is an InvalidError if its spec can never work.
 func New(in Input) (Plan, error) {
+	var p Plan
+	var err error
 	switch {
 	case in.Canary != nil:
-		return newCanaryPlan(in)
+		p, err = newCanaryPlan(in)
 	case in.Rollout != nil:
-		return newRolloutPlan(in)
+		p, err = newRolloutPlan(in)
 	default:
-		return Plan{}, errors.New("the input has no release")
+		err = errors.New("the input has no release")
 	}
+	if err == nil && p.Duration.LongestSeconds >= maxSeconds {
+		err = fmt.Errorf("the release of %s %s does not end within 292 years: reduce its intervals or pauses", p.Kind, objectName(p.Namespace, p.Name))
+	}
+	if err != nil {
+		return Plan{}, err
+	}
+	return p, nil
 }
+
+// maxSeconds is the longest duration that can be represented; longer ones are limited to it.
+var maxSeconds = seconds(math.MaxInt64)
 
 // playedFrom is the virtual time at which every release starts. Whole seconds, as stored times have.
 var playedFrom = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
