@@ -575,3 +575,31 @@ func TestNoStateOfManyDeletedRolloutsRemains(t *testing.T) {
 		t.Errorf("%d Rollouts are known", len(o.dispatcher.Keys(argov1.RolloutKind)))
 	}
 }
+
+// TestNoConfigurationOfADeletedNamespaceRemains checks that the configuration of a namespace, with its credentials, is in memory as
+// long as an object there may use it.
+func TestNoConfigurationOfADeletedNamespaceRemains(t *testing.T) {
+	o := newHarness(t, true, defaultConfig)
+	o.configure("shop", map[string]string{"trigger.on-degraded": defaultConfig["trigger.on-degraded"], "template.bad": "message: own"})
+	other := types.NamespacedName{Namespace: "shop", Name: "other"}
+	for _, name := range []string{key.Name, other.Name} {
+		about := o.about("Degraded")
+		about.Object.SetName(name)
+		o.dispatcher.NotifyChange(t.Context(), about)
+		o.send()
+	}
+	for _, tt := range []struct {
+		deleted types.NamespacedName
+		want    []string
+	}{{key, []string{"serin", "shop"}}, {other, []string{"serin"}}} {
+		o.dispatcher.Forget(argov1.RolloutKind, tt.deleted)
+		if got := o.dispatcher.Configs(); !slices.Equal(got, tt.want) {
+			t.Errorf("after the deletion of %s, the configurations of %q are in memory, want %q", tt.deleted, got, tt.want)
+		}
+	}
+	o.dispatcher.NotifyChange(t.Context(), o.about("Healthy"))
+	o.send()
+	if got := o.dispatcher.Configs(); !slices.Equal(got, []string{"serin", "shop"}) {
+		t.Errorf("the configurations of %q are in memory", got)
+	}
+}

@@ -1,6 +1,10 @@
 package dispatch
 
-import "context"
+import (
+	"context"
+	"maps"
+	"slices"
+)
 
 // Occupy acquires all slots that one namespace can have, as evaluations that never end would.
 func (d *Dispatcher) Occupy(ctx context.Context, namespace string) error {
@@ -10,4 +14,11 @@ func (d *Dispatcher) Occupy(ctx context.Context, namespace string) error {
 		}
 	}
 	return nil
+}
+
+// Configs returns the namespaces whose parsed configuration is in memory, sorted.
+func (d *Dispatcher) Configs() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Sorted(maps.Keys(d.configs))
 }

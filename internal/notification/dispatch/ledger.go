@@ -71,7 +71,22 @@ func (d *Dispatcher) deleteLedger(key objectKey, uid types.UID) {
 	}
 	if delete(d.ledgers[key], uid); len(d.ledgers[key]) == 0 {
 		delete(d.ledgers, key)
+		d.deleteUnusedConfig(key.Namespace)
 	}
+}
+
+// deleteUnusedConfig deletes the parsed configuration of a namespace without ledgers, which may no longer exist. It is parsed
+// again if an object uses it. The caller holds d.mu.
+func (d *Dispatcher) deleteUnusedConfig(namespace string) {
+	if d.configs[namespace] == nil || namespace == d.Namespace {
+		return
+	}
+	for key := range d.ledgers {
+		if key.Namespace == namespace {
+			return
+		}
+	}
+	delete(d.configs, namespace)
 }
 
 // observe updates the ledger with the current annotation.
