@@ -22,11 +22,10 @@ type emailOptions struct {
 	HTML                           bool
 }
 
-// The ports of servers with implicit TLS, and of those with STARTTLS.
-const (
-	portTLS  = 465
-	portMail = 25
-)
+// portMail is the default port, of servers with STARTTLS. portTLS is that of servers with implicit TLS, a variable for tests.
+const portMail = 25
+
+var portTLS = 465
 
 // maxMailReplies bounds the bytes that a server may send during one attempt: it answers each recipient. The library itself reads
 // lines without a limit.
@@ -45,14 +44,18 @@ func newEmail(c caller, o emailOptions) (sendFunc, error) {
 			return err
 		}
 		connection := &limitedConn{remaining: maxMailReplies}
+		secure := &tls.Config{ServerName: o.Host, MinVersion: tls.VersionTLS12, InsecureSkipVerify: o.InsecureSkipVerify} //nolint:gosec // the user sets insecure_skip_verify
 		dial := func(ctx context.Context, network, address string) (net.Conn, error) {
 			var err error
-			connection.Conn, err = c.policy.Dialer().DialContext(ctx, network, address)
-			return connection, err
+			if connection.Conn, err = c.policy.Dialer().DialContext(ctx, network, address); err != nil || o.Port != portTLS {
+				return connection, err
+			}
+			encrypted := tls.Client(connection, secure) // the library leaves implicit TLS to the dialer
+			return encrypted, encrypted.HandshakeContext(ctx)
 		}
 		options := []mail.Option{
 			mail.WithPort(o.Port), mail.WithTimeout(timeout), mail.WithTLSPolicy(mail.TLSOpportunistic), mail.WithDialContextFunc(dial),
-			mail.WithTLSConfig(&tls.Config{ServerName: o.Host, MinVersion: tls.VersionTLS12, InsecureSkipVerify: o.InsecureSkipVerify}), //nolint:gosec // the user sets insecure_skip_verify
+			mail.WithTLSConfig(secure),
 		}
 		if o.Port == portTLS {
 			options = append(options, mail.WithSSL())
@@ -107,6 +110,9 @@ func mailError(err error) error {
 	}
 	if refused, ok := errors.AsType[*outbound.RefusedError](err); ok {
 		return refused
+	}
+	if isCertificateError(err) {
+		return outbound.NewUnreachableError(errors.New("the certificate of the mail server cannot be verified: use one of a trusted authority for its host, or set insecure_skip_verify"))
 	}
 	if answer, ok := errors.AsType[*textproto.Error](err); ok {
 		status := fmt.Errorf("the mail server answered %d", answer.Code)

@@ -3,8 +3,11 @@ package service_test
 import (
 	"bufio"
 	"cmp"
+	"crypto/tls"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -83,6 +86,49 @@ func TestMailIsSent(t *testing.T) {
 		if !strings.Contains(mail, want) {
 			t.Errorf("no %q in:\n%s", want, mail)
 		}
+	}
+}
+
+func TestMailIsSentWithImplicitTLS(t *testing.T) {
+	certified := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(certified.Close)
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", certified.TLS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	got := make(chan string, 1)
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			if mail := serveMail(conn, nil); mail != "" {
+				got <- mail
+			}
+			conn.Close()
+		}
+	}()
+	port := listener.Addr().(*net.TCPAddr).Port
+	service.SetPortTLS(t, port)
+	options := fmt.Sprintf("{host: 127.0.0.1, port: %d, from: serin@example.org, insecure_skip_verify: %%t}", port)
+	sender, err := newSender(t, "email", fmt.Sprintf(options, true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := service.Message{Content: content(t, "{message: done}"), Recipient: "a@example.org"}
+	if err := sender.Send(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	if mail := <-got; !strings.Contains(mail, "RCPT TO:<a@example.org>") {
+		t.Errorf("the server received:\n%s", mail)
+	}
+	if sender, err = newSender(t, "email", fmt.Sprintf(options, false)); err != nil {
+		t.Fatal(err)
+	}
+	if err := sender.Send(t.Context(), m); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("with a certificate that no authority signed: %v", err)
 	}
 }
 
