@@ -7,6 +7,8 @@
 package encodedcache
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -14,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/json"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -30,19 +32,17 @@ type storedObject struct {
 }
 
 func newStoredObject(object *unstructured.Unstructured) (*storedObject, error) {
-	encoded, err := json.Marshal(object.Object)
-	if err != nil {
+	s, text := &storedObject{}, &bytes.Buffer{}
+	text.WriteString(object.GetNamespace())
+	s.name = text.Len()
+	text.WriteString(object.GetName())
+	s.resourceVersion = text.Len()
+	text.WriteString(object.GetResourceVersion())
+	s.json = text.Len()
+	if err := json.NewEncoder(text).Encode(object.Object); err != nil {
 		return nil, fmt.Errorf("encode %s %s.%s: %w", object.GetKind(), object.GetName(), object.GetNamespace(), err)
 	}
-	namespace, name, version := object.GetNamespace(), object.GetName(), object.GetResourceVersion()
-	s := &storedObject{text: make([]byte, 0, len(namespace)+len(name)+len(version)+len(encoded))}
-	s.text = append(s.text, namespace...)
-	s.name = len(s.text)
-	s.text = append(s.text, name...)
-	s.resourceVersion = len(s.text)
-	s.text = append(s.text, version...)
-	s.json = len(s.text)
-	s.text = append(s.text, encoded...)
+	s.text = text.Bytes()
 	return s, nil
 }
 
@@ -102,7 +102,7 @@ func (i *informer) decode(object any) any {
 		return decoded
 	}
 	decoded := &unstructured.Unstructured{}
-	if err := json.Unmarshal(stored.text[stored.json:], &decoded.Object); err != nil {
+	if err := utiljson.Unmarshal(stored.text[stored.json:], &decoded.Object); err != nil {
 		panic(err) // not the JSON that newStoredObject has written: a programming error
 	}
 	stored.decoded.Store(decoded)

@@ -20,7 +20,7 @@ const memoryLimitPercent = 90
 
 // The heap grows by this percentage of what is in use before the next collection. During the start, all cached objects are
 // allocated between the garbage of their decoding. The pages that they share with it remain in use for good, and are as many as the
-// garbage was: with 1,000 Canaries, the lower percentage saves 24 of 98 MB, and costs a third more processor time once.
+// garbage was: with 1,000 Canaries, the lower percentage saves 24 of 98 MB, and costs up to half more processor time once.
 const (
 	startGCPercent = 25
 	usualGCPercent = 100

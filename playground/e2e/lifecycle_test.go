@@ -148,6 +148,18 @@ Promotion completed! Scaling down cart.acts`
 	}
 }
 
+// promote releases a version, and checks that no request is lost and that each of the weights receives its share.
+func (a loadedEnvironment) promote(name, version string, weights ...int) {
+	a.t.Helper()
+	r := a.follow(name)
+	a.checkNoRequestLostDuring("", func() {
+		a.deployVersion(name, version)
+		r.waitForEnd("Succeeded")
+		a.waitForPodsDeleted("app=" + name)
+	})
+	a.checkPromotion(r.windows(), version, weights...)
+}
+
 // checkPromotion checks that the windows of a promoted release had these weights, that the version received its share in each, and
 // that it answers all requests now.
 func (a loadedEnvironment) checkPromotion(windows []window, version string, weights ...int) {

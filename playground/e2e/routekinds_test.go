@@ -53,14 +53,7 @@ func TestAGRPCRouteDividesRequests(t *testing.T) {
 		URL: shared.GatewayURL + "/quotes.v1.Quotes/List", Host: "quotes.test", Method: "POST", HTTP2: true, Rate: 80,
 	})
 	a.service = a.load(load.Options{URL: a.serviceURL("quotes", 80), HTTP2: true, Rate: 10})
-
-	r = a.follow("quotes")
-	a.checkNoRequestLostDuring("", func() {
-		a.deployVersion("quotes", "v2")
-		r.waitForEnd("Succeeded")
-		a.waitForPodsDeleted("app=quotes")
-	})
-	a.checkPromotion(r.windows(), "v2", 20, 50)
+	a.promote("quotes", "v2", 20, 50)
 }
 
 const tcpCanary = `
@@ -94,12 +87,5 @@ func TestATCPRouteDividesConnections(t *testing.T) {
 	listener := net.JoinHostPort(network.NodeAddress.String(), strconv.Itoa(gateway.TCPPort))
 	a.gateway = a.loadAfterFirstAnswer(load.Options{URL: "http://" + listener, Rate: 80})
 	a.service = a.startServiceLoad("ledger", 5432, 10)
-
-	r = a.follow("ledger")
-	a.checkNoRequestLostDuring("", func() {
-		a.deployVersion("ledger", "v2")
-		r.waitForEnd("Succeeded")
-		a.waitForPodsDeleted("app=ledger")
-	})
-	a.checkPromotion(r.windows(), "v2", 20, 50)
+	a.promote("ledger", "v2", 20, 50)
 }

@@ -64,8 +64,8 @@ func isFlowMapping(text []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(te
 // restMessage is the error about what follows a document.
 const restMessage = "text follows the document; separate documents by a line ---"
 
-// parse parses a text with one document. The parser ignores what follows the first one, as kubectl does: that object would silently
-// be missing.
+// parse parses a text with one document. Parsers ignore what follows a line "..." that ends it, that of kubectl as well: that object
+// would silently be missing.
 func parse(text []byte) (*yamlv3.Node, error) {
 	decoder := yamlv3.NewDecoder(bytes.NewReader(text))
 	var parsed, rest yamlv3.Node

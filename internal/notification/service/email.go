@@ -51,7 +51,10 @@ func newEmail(c caller, o emailOptions) (sendFunc, error) {
 				return connection, err
 			}
 			encrypted := tls.Client(connection, secure) // the library leaves implicit TLS to the dialer
-			return encrypted, encrypted.HandshakeContext(ctx)
+			if err = encrypted.HandshakeContext(ctx); err != nil {
+				encrypted.Close() // the library does not close a connection with an error
+			}
+			return encrypted, err
 		}
 		options := []mail.Option{
 			mail.WithPort(o.Port), mail.WithTimeout(timeout), mail.WithTLSPolicy(mail.TLSOpportunistic), mail.WithDialContextFunc(dial),
