@@ -244,7 +244,7 @@ func (h *Host) running(ctx context.Context, key pluginKey, state *pluginState, n
 	state.lastErr = err
 	if err != nil {
 		h.options.Metrics.CountPluginStart(key.name, string(key.kind), outcomeError)
-		h.recordFailure(state)
+		h.recordFailure(state, h.options.Clock.Now())
 		return nil, fmt.Errorf("it cannot be started: %w", err)
 	}
 	state.process = p
@@ -262,30 +262,33 @@ func (h *Host) runningOrDue(key pluginKey, state *pluginState) (*process, Item, 
 	if h.plugins[key] != state {
 		return nil, item, errReconfigured
 	}
-	now := h.options.Clock.Now()
 	if p := state.process; p != nil {
 		if p.ended.Err() == nil {
 			return p, item, nil
 		}
-		if now.Sub(p.startedAt) > stableAfter {
+		endedAt := p.endedAt.Load()
+		if endedAt == nil {
+			return nil, item, errShuttingDown
+		}
+		if endedAt.Sub(p.startedAt) > stableAfter {
 			state.failures = 0
 		}
 		state.process, state.lastErr = nil, context.Cause(p.ended)
 		if !errors.Is(state.lastErr, errUnanswered) { // the call has already waited for its timeout: others need not wait, too
-			h.recordFailure(state)
+			h.recordFailure(state, *endedAt)
 		}
 	}
-	if now.Before(state.retryAt) {
+	if h.options.Clock.Now().Before(state.retryAt) {
 		return nil, item, fmt.Errorf("it is started again at %s: %w", state.retryAt.UTC().Format(time.TimeOnly), state.lastErr)
 	}
 	return nil, item, nil
 }
 
-// recordFailure sets the time at which the process may be started again.
-func (h *Host) recordFailure(state *pluginState) {
+// recordFailure sets the time at which the process may be started again, after a failure at a given time.
+func (h *Host) recordFailure(state *pluginState, at time.Time) {
 	backoff := min(minBackoff<<min(state.failures, 16), maxBackoff)
 	state.failures++
-	state.retryAt = h.options.Clock.Now().Add(backoff)
+	state.retryAt = at.Add(backoff)
 }
 
 // Processes returns the names of the plugins whose process is running, sorted.

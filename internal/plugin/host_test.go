@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/rpc"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -259,6 +261,45 @@ func TestManyHangingCallsRestartTheProcess(t *testing.T) {
 	mustSucceed(t, h)
 }
 
+// LateAnswers is a plugin that answers when the channel is closed.
+type LateAnswers chan struct{}
+
+// Run answers a call.
+func (l LateAnswers) Run(int, *int) error {
+	<-l
+	return nil
+}
+
+// TestLateAnswersAreNoHangingCalls: a call that timed out occupies memory of the plugin until its answer.
+func TestLateAnswersAreNoHangingCalls(t *testing.T) {
+	answer := make(LateAnswers)
+	server := rpc.NewServer()
+	if err := server.RegisterName("Plugin", answer); err != nil {
+		t.Fatal(err)
+	}
+	near, far := net.Pipe()
+	go server.ServeConn(far)
+	p := &process{client: rpc.NewClient(near), ended: t.Context()}
+	t.Cleanup(func() { _ = p.client.Close() })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 3 {
+		if err := p.call(ctx, "Run", 1, new(int)); !errors.Is(err, errAbandoned) {
+			t.Fatalf("got %v", err)
+		}
+	}
+	if got := p.abandoned.Load(); got != 3 {
+		t.Errorf("%d calls are unanswered, want 3", got)
+	}
+	close(answer)
+	waittest.Until(t, "all calls are answered", func() error {
+		if got := p.abandoned.Load(); got != 0 {
+			return fmt.Errorf("%d are not", got)
+		}
+		return nil
+	})
+}
+
 // TestDefectiveProcesses: each defect is an error of its call, and the plugin is called again afterwards.
 func TestDefectiveProcesses(t *testing.T) {
 	for _, test := range []struct{ behavior, want string }{
@@ -342,6 +383,29 @@ func TestProcessesThatCannotStart(t *testing.T) {
 	call("acme/babble")
 	if got, want := call("acme/babble"), "acme/babble: it is started again at 12:00:03: "; !strings.HasPrefix(got, want) {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// TestTheDelayBeginsWithTheEndOfTheProcess: the delay begins when a process ends, and not with the next call, which may be much later.
+// A process that crashed early is not stable because nothing called it for a long time.
+func TestTheDelayBeginsWithTheEndOfTheProcess(t *testing.T) {
+	now := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))
+	h := newTestHost(t, func(o *Options) { o.Clock = now })
+	for range 3 {
+		mustSucceed(t, h)
+		if _, err := callStep(t, h, "shop", `{"behavior":"crash"}`); err == nil {
+			t.Fatal("the process has not ended")
+		}
+		now.SetTime(now.Now().Add(time.Hour))
+		if result, err := callStep(t, h, "shop", `{}`); err != nil || result.Phase != "Successful" {
+			t.Fatalf("an hour later: got %+v, %v", result, err)
+		}
+	}
+	state := h.state(pluginKey{Step, "acme/test"})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if state.failures != 3 {
+		t.Errorf("%d failures in succession, want 3", state.failures)
 	}
 }
 

@@ -45,15 +45,21 @@ var keptVariables = []string{
 // errEnded is the cause for which the context of a process ends with it.
 var errEnded = errors.New("the process of the plugin has ended")
 
+// errShuttingDown refuses calls while Serin is shutting down.
+var errShuttingDown = errors.New("Serin is shutting down") //nolint:staticcheck // a name
+
 // process is a running plugin. It ends with the context that it was started with.
 type process struct {
 	item   Item
 	client *rpc.Client
 	ping   func() error
 	// ended is done when the process has ended, or its connection is lost. end ends it with a cause.
-	ended     context.Context //nolint:containedctx // it is the lifetime of the process
-	end       context.CancelCauseFunc
+	ended context.Context //nolint:containedctx // it is the lifetime of the process
+	end   context.CancelCauseFunc
 	startedAt time.Time
+	// endedAt is nil while the process is running, and if it ended because Serin is shutting down.
+	endedAt atomic.Pointer[time.Time]
+	// abandoned is the number of calls that timed out and have not been answered since.
 	abandoned atomic.Int32
 }
 
@@ -61,7 +67,7 @@ type process struct {
 // its thread: Linux ends a process with a parent-death signal when the thread of its parent ends.
 func (h *Host) startProcess(kind Kind, item Item, path string) (*process, error) {
 	if h.ctx.Err() != nil {
-		return nil, errors.New("Serin is shutting down") //nolint:staticcheck // a name
+		return nil, errShuttingDown
 	}
 	if h.options.SocketDir != "" {
 		if err := os.MkdirAll(h.options.SocketDir, 0o755); err != nil { //nolint:gosec // the user of the plugins must be able to enter it
@@ -69,7 +75,11 @@ func (h *Host) startProcess(kind Kind, item Item, path string) (*process, error)
 		}
 	}
 	ended, end := context.WithCancelCause(h.ctx)
-	p := &process{item: item, ended: ended, end: end, startedAt: h.options.Clock.Now()}
+	p := &process{item: item, ended: ended, startedAt: h.options.Clock.Now()}
+	p.end = func(cause error) {
+		p.endedAt.CompareAndSwap(nil, new(h.options.Clock.Now()))
+		end(cause)
+	}
 	connected := make(chan error, 1)
 	h.owners.Go(func() {
 		runtime.LockOSThread()
@@ -185,8 +195,15 @@ func (p *process) call(ctx context.Context, method string, args, reply any) erro
 	defer cancel(nil)
 	stop := context.AfterFunc(p.ended, func() { cancel(context.Cause(p.ended)) }) //nolint:contextcheck // the call ends with the process, too
 	defer stop()
-	err := await(joined, func() error { return p.client.Call("Plugin."+method, args, reply) })
-	if errors.Is(err, errAbandoned) {
+	var over atomic.Bool // set by the first of the answer and the end of the wait
+	err := await(joined, func() error {
+		err := p.client.Call("Plugin."+method, args, reply)
+		if over.Swap(true) {
+			p.abandoned.Add(-1)
+		}
+		return err
+	})
+	if errors.Is(err, errAbandoned) && !over.Swap(true) {
 		p.abandoned.Add(1)
 	}
 	return err
