@@ -466,29 +466,38 @@ func captureOriginal(existing *unstructured.Unstructured) string {
 // are garbage-collected with it. The Services are read live: a stale cache may show the state before the takeover, and
 // no later reconciliation would repair it.
 func (d podServices) RestoreServices(ctx context.Context, c *flaggerv1.Canary) error {
-	name := apexName(c)
-	for _, each := range []string{name, name + primarySuffix, name + "-canary"} {
-		existing, err := getOrNil(ctx, d.Reader, c, serviceKind, each)
+	target, err := d.readCached(ctx, c, d.kind(), c.Spec.TargetRef.Name)
+	if err != nil {
+		return err
+	}
+	var p selectorPair // no Service has these selectors: without a target, only recorded originals are restored
+	if target != nil {
+		p, _ = findSelectorPair(target, d.displayName(), d.Options.selectorLabels())
+	}
+	for _, current := range slices.Backward(desiredServices(c, p, true)) { // first the Service that clients call
+		existing, err := getOrNil(ctx, d.Reader, c, serviceKind, current.name)
 		if err != nil {
 			return err
 		}
 		if existing == nil || metav1.GetControllerOf(existing) != nil {
 			continue
 		}
-		restored, err := restoredService(existing, each == name)
+		restored, err := restoredService(existing, p, current, current.name == apexName(c))
 		if err != nil {
 			return err
 		}
 		if err := d.updateObject(ctx, existing, restored); err != nil {
-			return fmt.Errorf("service %s update error: %w", each, err)
+			return fmt.Errorf("service %s update error: %w", current.name, err)
 		}
 	}
 	return nil
 }
 
-// restoredService returns a user's Service in its original state, from Serin's annotation if there is one. For a Service that
-// Flagger took over, it uses kubectl's annotation, or for the apex the fact that it selected the target.
-func restoredService(existing *unstructured.Unstructured, apex bool) (*unstructured.Unstructured, error) {
+// restoredService returns a user's Service in its original state, from Serin's annotation if there is one. For a Service without
+// it, for example one that Flagger took over, it uses kubectl's annotation, or for the apex the fact that it selected the target.
+// A Service whose selector is not the one of the takeover is unchanged: it was never taken over, or it is already restored, which
+// every reconciliation repeats until the Canary is gone.
+func restoredService(existing *unstructured.Unstructured, p selectorPair, current desiredService, apex bool) (*unstructured.Unstructured, error) {
 	restored := existing.DeepCopy()
 	annotations := restored.GetAnnotations()
 	if text, found := annotations[originalAnnotation]; found {
@@ -519,12 +528,13 @@ func restoredService(existing *unstructured.Unstructured, apex bool) (*unstructu
 		return restored, nil
 	}
 	selector, _, _ := unstructured.NestedStringMap(restored.Object, "spec", "selector")
+	if !maps.Equal(selector, current.selector) || !apex && !isTakenOver(annotations) { // -canary may have had that selector before
+		return restored, nil
+	}
 	if applied, found := lastAppliedSelector(annotations[lastAppliedAnnotation]); found {
 		selector = applied
 	} else if apex {
-		for label, value := range selector {
-			selector[label] = strings.TrimSuffix(value, primarySuffix)
-		}
+		selector = map[string]string{p.label: p.value}
 	}
 	if err := unstructured.SetNestedStringMap(restored.Object, selector, "spec", "selector"); err != nil {
 		return nil, fmt.Errorf("restore Service %s.%s: %w", existing.GetName(), existing.GetNamespace(), err)

@@ -222,10 +222,15 @@ func TestServicesAreRestored(t *testing.T) {
 		}
 		return w
 	}
+	restore := func(t *testing.T, w *fakeCluster) {
+		for range 2 { // every reconciliation repeats it until the Canary is gone
+			must(t, w.workload.RestoreServices(t.Context(), w.canary("till")))
+		}
+	}
 	t.Run("from the stored original", func(t *testing.T) {
 		w := setup(t, user, true)
 		must(t, exceptWarnings(w.workload.EnsureServices(t.Context(), w.canary("till"), true))) // must not replace the stored original
-		must(t, w.workload.RestoreServices(t.Context(), w.canary("till")))
+		restore(t, w)
 		versions := w.versionsOf("Service/till")
 		if diff := cmp.Diff(versions[0], versions[len(versions)-1]); diff != "" {
 			t.Error(diff)
@@ -233,7 +238,7 @@ func TestServicesAreRestored(t *testing.T) {
 	})
 	t.Run("from kubectl's annotation", func(t *testing.T) {
 		w := setup(t, strings.Replace(user, "note: mine", `kubectl.kubernetes.io/last-applied-configuration: '{"spec":{"selector":{"app":"till","tier":"web"}}}'`, 1), false)
-		must(t, w.workload.RestoreServices(t.Context(), w.canary("till")))
+		restore(t, w)
 		got, _, _ := unstructured.NestedStringMap(w.object(serviceKind, "till").Object, "spec", "selector")
 		if diff := cmp.Diff(map[string]string{"app": "till", "tier": "web"}, got); diff != "" {
 			t.Error(diff)
@@ -241,7 +246,7 @@ func TestServicesAreRestored(t *testing.T) {
 	})
 	t.Run("to the target, without a stored original", func(t *testing.T) {
 		w := setup(t, user, false)
-		must(t, w.workload.RestoreServices(t.Context(), w.canary("till")))
+		restore(t, w)
 		got, _, _ := unstructured.NestedStringMap(w.object(serviceKind, "till").Object, "spec", "selector")
 		if diff := cmp.Diff(map[string]string{"app": "till"}, got); diff != "" {
 			t.Error(diff)
@@ -250,7 +255,7 @@ func TestServicesAreRestored(t *testing.T) {
 	t.Run("not those of the Canary", func(t *testing.T) {
 		w := setup(t, user, false)
 		before := w.requests["patch Service"]
-		must(t, w.workload.RestoreServices(t.Context(), w.canary("till")))
+		restore(t, w)
 		if got, _, _ := unstructured.NestedString(w.object(serviceKind, "till-primary").Object, "spec", "selector", "app"); got != "till-primary" {
 			t.Errorf("till-primary selects %q", got)
 		}
@@ -258,6 +263,39 @@ func TestServicesAreRestored(t *testing.T) {
 			t.Errorf("got %d patches, want 1", got)
 		}
 	})
+}
+
+// TestOnlyServicesThatWereTakenOverAreRestored: a Service may have other selectors, and kubectl's annotation an outdated one.
+func TestOnlyServicesThatWereTakenOverAreRestored(t *testing.T) {
+	const outdated = `annotations: {kubectl.kubernetes.io/last-applied-configuration: '{"spec":{"selector":{"app":"olddb"}}}'}`
+	for name, test := range map[string]struct {
+		service, selector, annotations string
+		takenOver                      bool
+	}{
+		"a target with the suffix of a primary":    {"db-primary", "{app: db-primary}", "annotations: {}", true},
+		"after an edit without kubectl apply":      {"db-primary", "{app: db-primary}", outdated, true},
+		"the canary's, which selected the target":  {"db-primary-canary", "{app: db-primary}", outdated, true},
+		"before the takeover":                      {"db-primary", "{app: db-primary}", "annotations: {}", false},
+		"before the takeover, with outdated state": {"db-primary", "{app: db-primary}", outdated, false},
+		"of other pods":                            {"db-primary", "{app: other-primary}", "annotations: {}", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newFakeCluster(t)
+			w.applyYAML(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: db-primary}, spec: {replicas: 1, selector: {matchLabels: {app: db-primary}}, template: {metadata: {labels: {app: db-primary}}, spec: {containers: [{name: s, image: "s:1"}]}}}}`)
+			w.applyYAML(`{apiVersion: flagger.app/v1beta1, kind: Canary, metadata: {name: db}, spec: {revertOnDeletion: true, targetRef: {apiVersion: apps/v1, kind: Deployment, name: db-primary}, service: {port: 80}}}`)
+			w.applyYAML(`{apiVersion: v1, kind: Service, metadata: {name: ` + test.service + `, ` + test.annotations + `}, spec: {type: ClusterIP, selector: ` + test.selector + `, ports: [{name: web, port: 80, targetPort: 80, protocol: TCP}]}}`)
+			if test.takenOver {
+				must(t, exceptWarnings(w.workload.EnsureServices(t.Context(), w.canary("db"), true)))
+			}
+			for i := range 2 {
+				must(t, w.workload.RestoreServices(t.Context(), w.canary("db")))
+				versions := w.versionsOf("Service/" + test.service)
+				if diff := cmp.Diff(versions[0], versions[len(versions)-1]); diff != "" {
+					t.Errorf("after call %d:\n%s", i+1, diff)
+				}
+			}
+		})
+	}
 }
 
 func TestNamedTargetPortMustExist(t *testing.T) {
