@@ -15,7 +15,13 @@ import (
 
 // previousCopyInfix is part of the name under which the previous content of a copy is stored, from the promotion that replaces
 // it until the release has ended. A template without its configuration cannot be restored.
-const previousCopyInfix = "-previous"
+const previousCopyInfix = "-previous-"
+
+// previousCopyOf returns the reference to the previous content of a copy. Canaries may share the copy, but not this content: each
+// of them promotes at another time.
+func previousCopyOf(c *flaggerv1.Canary, ref ConfigRef) ConfigRef {
+	return ConfigRef{Kind: ref.Kind, Name: ref.Name + previousCopyInfix + c.Name}
+}
 
 // configCopies manages the copies of the target's configuration that its primary uses.
 type configCopies struct{ targetPair }
@@ -54,6 +60,10 @@ func (d configCopies) ensureCopy(ctx context.Context, c *flaggerv1.Canary, sourc
 		return false, err
 	}
 	if into == nil {
+		// An immutable copy that an earlier promotion deleted, and could not create again, has stored content.
+		if err := d.keepPreviousContent(ctx, c, ref, promotion); err != nil {
+			return false, err
+		}
 		created := from.copyWithName(c.Namespace, ref.Name)
 		created.obj.SetLabels(nilIfEmpty(d.Options.copiedLabels(from.obj.GetLabels())))
 		created.obj.SetAnnotations(nilIfEmpty(copiedAnnotations(from.obj.GetAnnotations())))
@@ -163,7 +173,7 @@ func ownersWithCanary(c *flaggerv1.Canary, obj metav1.Object, equal bool) (owner
 	switch {
 	case controller == nil:
 		return append(owners, mine), equal
-	case controller.Kind != flaggerv1.CanaryKind || !strings.HasPrefix(controller.APIVersion, flaggerv1.GroupName+"/"):
+	case !isCanary(*controller):
 		return nil, false
 	case controller.Name == c.Name:
 		return nil, false // an earlier Canary with this name: the copy is about to be garbage-collected with it
@@ -178,36 +188,43 @@ func (d configCopies) keepPreviousContent(ctx context.Context, c *flaggerv1.Cana
 	if promotion == "" {
 		return nil
 	}
-	previous, err := d.metadataOf(ctx, c, ConfigRef{Kind: ref.Kind, Name: ref.Name + previousCopyInfix})
+	previous, err := d.metadataOf(ctx, c, previousCopyOf(c, ref))
 	if err != nil || previous == nil || !controlledBy(previous, c) || previous.Annotations[promotionAnnotation] == promotion {
 		return err
 	}
 	existing, err := d.readConfigContent(ctx, c, ref)
-	if err != nil || existing == nil {
+	if err != nil {
 		return err
 	}
 	return d.storePreviousContent(ctx, c, existing, ref, promotion)
 }
 
 // storePreviousContent stores the content of a copy under another name before it is replaced. If an earlier attempt stored
-// content but never changed the primary's template, that content is still what the primary runs.
+// content but never changed the primary's template, that content is still what the primary runs. existing is nil if there is no
+// copy: it adds nothing to the stored content.
 func (d configCopies) storePreviousContent(ctx context.Context, c *flaggerv1.Canary, existing *configContent, ref ConfigRef, promotion string) error {
-	previousRef := ConfigRef{Kind: ref.Kind, Name: ref.Name + previousCopyInfix}
-	created := existing.copyWithName(c.Namespace, previousRef.Name)
-	created.obj.SetAnnotations(map[string]string{promotionAnnotation: promotion})
-	created.obj.SetOwnerReferences([]metav1.OwnerReference{ownedBy(c)})
+	previousRef := previousCopyOf(c, ref)
+	create := func() error { // AlreadyExists: the cache is stale, the next reconciliation sees it
+		if existing == nil {
+			return nil
+		}
+		created := existing.copyWithName(c.Namespace, previousRef.Name)
+		created.obj.SetAnnotations(map[string]string{promotionAnnotation: promotion})
+		created.obj.SetOwnerReferences([]metav1.OwnerReference{ownedBy(c)})
+		return d.createConfigCopy(ctx, c, created)
+	}
 	if meta, err := d.metadataOf(ctx, c, previousRef); meta == nil {
 		if err != nil {
 			return err
 		}
-		return d.createConfigCopy(ctx, c, created) // AlreadyExists: the cache is stale, the next reconciliation sees it
+		return create()
 	}
 	last, err := d.readConfigContent(ctx, c, previousRef)
 	if err != nil {
 		return err
 	}
 	if last == nil {
-		return d.createConfigCopy(ctx, c, created)
+		return create()
 	}
 	if !controlledBy(last.obj, c) {
 		return newNotOwnedError(c, previousRef.Kind, last.obj)
@@ -222,6 +239,9 @@ func (d configCopies) storePreviousContent(ctx context.Context, c *flaggerv1.Can
 	}
 	wanted := last.withContentOf(last)
 	if primary != nil && promotionID(podTemplate(primary)) == lastPromotion {
+		if existing == nil {
+			return nil // the content of the primary was deleted, and the stored content is older
+		}
 		wanted = last.withContentOf(existing)
 	}
 	wanted.obj.SetAnnotations(map[string]string{promotionAnnotation: promotion})
@@ -230,7 +250,7 @@ func (d configCopies) storePreviousContent(ctx context.Context, c *flaggerv1.Can
 
 // isCopyAheadOf reports whether a copy was replaced by another promotion than the one with the ID of the template.
 func (w *Workloads) isCopyAheadOf(ctx context.Context, c *flaggerv1.Canary, ref ConfigRef, copied checksums, id string) (bool, error) {
-	previousRef := ConfigRef{Kind: ref.Kind, Name: ref.Name + previousCopyInfix}
+	previousRef := previousCopyOf(c, ref)
 	meta, err := w.metadataOf(ctx, c, previousRef)
 	if err != nil || meta == nil || !controlledBy(meta, c) || meta.Annotations[promotionAnnotation] == id {
 		return false, err
@@ -239,39 +259,71 @@ func (w *Workloads) isCopyAheadOf(ctx context.Context, c *flaggerv1.Canary, ref 
 	return found && before.serinSum != copied.serinSum, err
 }
 
-// restoreConfigCopies restores the content that the copies of a template had before a promotion.
-func (w *Workloads) restoreConfigCopies(ctx context.Context, c *flaggerv1.Canary, template map[string]any, promotion string) error {
+// restoreConfigCopies restores the content that the copies of a template had before a promotion. It returns warnings about copies
+// that are not restored, because several Canaries share them.
+func (w *Workloads) restoreConfigCopies(ctx context.Context, c *flaggerv1.Canary, template map[string]any, promotion string) (warnings []string, err error) {
 	if !w.Options.ConfigTracking {
-		return nil // there are no copies, or they are no longer updated
+		return nil, nil // there are no copies, or they are no longer updated
 	}
 	for _, ref := range ListConfigRefs(template) {
 		if !strings.HasSuffix(ref.Name, primarySuffix) {
 			continue
 		}
-		previousRef := ConfigRef{Kind: ref.Kind, Name: ref.Name + previousCopyInfix}
-		meta, err := w.metadataOf(ctx, c, previousRef)
+		warning, err := w.restoreConfigCopy(ctx, c, ref, promotion)
 		if err != nil {
-			return err
+			return warnings, err
 		}
-		if meta == nil || !controlledBy(meta, c) || meta.Annotations[promotionAnnotation] != promotion {
-			continue
-		}
-		from, err := w.readConfigContent(ctx, c, previousRef)
-		if err != nil {
-			return err
-		}
-		into, err := w.readConfigContent(ctx, c, ConfigRef{Kind: ref.Kind, Name: ref.Name})
-		if err != nil {
-			return err
-		}
-		if from == nil || into == nil || !isOwnedBy(c, into.obj) {
-			continue
-		}
-		if err := w.replaceConfigContent(ctx, c, into, into.withContentOf(from)); err != nil {
-			return err
+		if warning != "" {
+			warnings = append(warnings, warning)
 		}
 	}
-	return nil
+	return warnings, nil
+}
+
+func (w *Workloads) restoreConfigCopy(ctx context.Context, c *flaggerv1.Canary, ref ConfigRef, promotion string) (warning string, err error) {
+	previousRef := previousCopyOf(c, ref)
+	meta, err := w.metadataOf(ctx, c, previousRef)
+	if err != nil || meta == nil || !controlledBy(meta, c) || meta.Annotations[promotionAnnotation] != promotion {
+		return "", err
+	}
+	from, err := w.readConfigContent(ctx, c, previousRef)
+	if err != nil || from == nil {
+		return "", err
+	}
+	into, err := w.readConfigContent(ctx, c, ConfigRef{Kind: ref.Kind, Name: ref.Name})
+	switch {
+	case err != nil:
+		return "", err
+	case into == nil: // an earlier attempt deleted an immutable copy, and could not create it again
+		created := from.copyWithName(c.Namespace, ref.Name)
+		created.obj.SetOwnerReferences([]metav1.OwnerReference{ownedBy(c)})
+		return "", w.createConfigCopy(ctx, c, created)
+	case !isOwnedBy(c, into.obj):
+		return "", nil
+	}
+	others := otherCanaries(c, into.obj)
+	if len(others) == 0 || into.checksums().serinSum == from.checksums().serinSum {
+		return "", w.replaceConfigContent(ctx, c, into, into.withContentOf(from))
+	}
+	return fmt.Sprintf("%[1]s %[2]s.%[3]s is shared by the Canaries %[4]s: its content before the promotion of %[5]s is not restored, "+
+		"because %[6]s may have promoted the current one. To be independent, their targets need different %[1]ss",
+		ref.Kind, ref.Name, c.Namespace, strings.Join(append([]string{c.Name}, others...), ", "), c.Name, strings.Join(others, ", ")), nil
+}
+
+// otherCanaries returns the names of the other Canaries that own a copy, in order.
+func otherCanaries(c *flaggerv1.Canary, obj metav1.Object) []string {
+	var names []string
+	for _, owner := range obj.GetOwnerReferences() {
+		if owner.UID != c.UID && isCanary(owner) {
+			names = append(names, owner.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func isCanary(owner metav1.OwnerReference) bool {
+	return owner.Kind == flaggerv1.CanaryKind && strings.HasPrefix(owner.APIVersion, flaggerv1.GroupName+"/")
 }
 
 // CollectConfigs deletes the copies of configuration that only this Canary owns and its primary does not use, and all
@@ -314,7 +366,7 @@ func (d configCopies) CollectConfigs(ctx context.Context, c *flaggerv1.Canary) e
 
 // isCollectable reports whether Serin created the object, for this Canary alone.
 func isCollectable(c *flaggerv1.Canary, obj metav1.Object) bool {
-	name := strings.TrimSuffix(obj.GetName(), previousCopyInfix)
+	name := strings.TrimSuffix(obj.GetName(), previousCopyInfix+c.Name)
 	return len(obj.GetOwnerReferences()) == 1 && controlledBy(obj, c) && obj.GetDeletionTimestamp() == nil &&
 		strings.HasSuffix(name, primarySuffix)
 }

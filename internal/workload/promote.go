@@ -162,7 +162,7 @@ func (d templateWorkload) adoptPrimary(ctx context.Context, c *flaggerv1.Canary,
 // RestoreTemplate reverts the last CopyTemplate: it restores the previous template of the primary from its own history,
 // and the previous content of its configuration. It must be called only for a primary whose template was copied. id
 // becomes the flagger-id. It is idempotent for the same id. ErrHistoryGone: the history does not contain the template, and the
-// primary is unchanged.
+// primary is unchanged. A *PartialServiceError means that only configuration that other Canaries share was not restored.
 func (d templateWorkload) RestoreTemplate(ctx context.Context, c *flaggerv1.Canary, id string) error {
 	_, primary, err := d.targetAndPrimary(ctx, c)
 	if err != nil {
@@ -193,7 +193,8 @@ func (d templateWorkload) RestoreTemplate(ctx context.Context, c *flaggerv1.Cana
 			d.displayName(), primary.GetName(), c.Namespace, d.templateKind.kindNames().history.Kind)
 	}
 	template := restoredTemplate(history[0].template, id)
-	if err := d.restoreConfigCopies(ctx, c, template, promotion); err != nil {
+	warnings, err := d.restoreConfigCopies(ctx, c, template, promotion)
+	if err != nil {
 		return fmt.Errorf("restoring the configuration of %s %s.%s failed: %w", d.displayName(), primary.GetName(), c.Namespace, err)
 	}
 	restored, spec := shallowCopy(primary)
@@ -202,20 +203,22 @@ func (d templateWorkload) RestoreTemplate(ctx context.Context, c *flaggerv1.Cana
 	if err := d.updateObject(ctx, primary, restored); err != nil {
 		return fmt.Errorf("updating %s %s.%s template spec failed: %w", d.displayName(), primary.GetName(), c.Namespace, err)
 	}
-	return nil
+	return asPartialError(warnings)
 }
 
 // RestoreConfigs restores the content that the primary's configuration had before a CopyTemplate with the given ID. That
 // CopyTemplate did not change the template, because the request was denied or the process ended in between. It is idempotent.
+// A *PartialServiceError means the same as for RestoreTemplate.
 func (d templateWorkload) RestoreConfigs(ctx context.Context, c *flaggerv1.Canary, id string) error {
 	_, primary, err := d.targetAndPrimary(ctx, c)
 	if err != nil || primary == nil || !controlledBy(primary, c) || promotionID(podTemplate(primary)) == id {
 		return err
 	}
-	if err := d.restoreConfigCopies(ctx, c, podTemplate(primary), id); err != nil {
+	warnings, err := d.restoreConfigCopies(ctx, c, podTemplate(primary), id)
+	if err != nil {
 		return fmt.Errorf("restoring the configuration of %s %s.%s failed: %w", d.displayName(), primary.GetName(), c.Namespace, err)
 	}
-	return nil
+	return asPartialError(warnings)
 }
 
 // RecreatePrimary creates a primary that was deleted during a release: with the template from its history, and never
@@ -247,8 +250,12 @@ func (d templateWorkload) RecreatePrimary(ctx context.Context, c *flaggerv1.Cana
 			d.displayName(), seen.selectorPair.primaryName(), c.Namespace, d.templateKind.kindNames().history.Kind, seen.selectorPair.target)
 	}
 	template := restoredTemplate(past.template, id)
-	if err := d.restoreConfigCopies(ctx, c, template, undone); err != nil {
+	warnings, err := d.restoreConfigCopies(ctx, c, template, undone)
+	if err != nil {
 		return fmt.Errorf("restoring the configuration of %s %s.%s failed: %w", d.displayName(), seen.selectorPair.primaryName(), c.Namespace, err)
 	}
-	return d.createPrimary(ctx, c, d.newPrimary(c, seen.target, seen.selectorPair, template, past.source))
+	if err := d.createPrimary(ctx, c, d.newPrimary(c, seen.target, seen.selectorPair, template, past.source)); err != nil {
+		return err
+	}
+	return asPartialError(warnings)
 }

@@ -73,7 +73,7 @@ var differences = map[string]map[string]func(version map[string]any){
 }
 
 // storedContent matches objects that Flagger does not have: the content that a promotion replaced, stored until the release ends.
-var storedContent = regexp.MustCompile(`^(ConfigMap|Secret)/.*-primary-previous$`)
+var storedContent = regexp.MustCompile(`^(ConfigMap|Secret)/.*-primary-previous-[^/]*$`)
 
 type recordedCase struct {
 	Provider string                       `json:"provider"`

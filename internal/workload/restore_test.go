@@ -1,12 +1,18 @@
 package workload
 
 import (
+	"context"
+	"errors"
 	"maps"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 )
 
 // createReplicaSet creates the ReplicaSet that the Deployment controller would create for the primary's current template.
@@ -54,7 +60,7 @@ func TestAFailedPromotionIsRolledBackWithItsConfiguration(t *testing.T) {
 		t.Error("the hash of the ReplicaSet is in the template")
 	}
 	must(t, w.workload.CollectConfigs(t.Context(), c))
-	if w.object(configMapGVK, "env-primary-previous") != nil || w.object(secretGVK, "creds-primary-previous") != nil {
+	if w.object(configMapGVK, "env-primary-previous-cart") != nil || w.object(secretGVK, "creds-primary-previous-cart") != nil {
 		t.Error("stored content remains")
 	}
 	if w.object(configMapGVK, "env-primary") == nil || w.object(configMapGVK, "env") == nil {
@@ -282,5 +288,106 @@ func TestADeletedPrimaryIsRecreatedWithItsConfiguration(t *testing.T) {
 	must(t, w.workload.RecreatePrimary(t.Context(), c, TemplateSource{Revision: before.Revision}, "id-2", "id-3"))
 	if diff := cmp.Diff(map[string]any{"COLOR": "blue"}, w.contentOf(configMapGVK, "env-primary")); diff != "" || w.primaryImage() != "cart:1" {
 		t.Errorf("got image %s\n%s", w.primaryImage(), diff)
+	}
+}
+
+// failOneCreation lets the first creation of an object with that name fail.
+type failOneCreation struct {
+	client.Client
+	name string
+}
+
+func (f *failOneCreation) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+	if obj.GetName() == f.name {
+		f.name = ""
+		return errors.New("the API server is not available")
+	}
+	return f.Client.Create(ctx, obj, opts...)
+}
+
+// recreateEnv replaces the immutable configuration of the target.
+func (w *fakeCluster) recreateEnv(color string) {
+	w.t.Helper()
+	must(w.t, w.client.Delete(w.t.Context(), w.object(configMapGVK, "env")))
+	w.applyYAML(`{apiVersion: v1, kind: ConfigMap, metadata: {name: env}, data: {COLOR: ` + color + `}, immutable: true}`)
+}
+
+// A copy of immutable configuration is deleted and created again: without it, the primary could not start any pod.
+func TestACopyThatIsMissingAfterAFailureIsRestored(t *testing.T) {
+	w := newCartCluster(t)
+	c := w.canary("cart")
+	w.recreateEnv("blue")
+	must(t, w.workload.EnsurePrimary(t.Context(), c, "", "id-1", false))
+	w.createReplicaSet("1")
+	w.recreateEnv("green")
+	w.promoteImage("cart:2", "id-2")
+	w.createReplicaSet("2")
+	w.workload.Client = &failOneCreation{w.workload.Client, "env-primary"}
+	if err := w.workload.RestoreTemplate(t.Context(), c, "id-3"); err == nil || w.object(configMapGVK, "env-primary") != nil {
+		t.Fatalf("got %v, want an error between the deletion and the creation", err)
+	}
+	must(t, w.workload.RestoreTemplate(t.Context(), c, "id-3"))
+	if diff := cmp.Diff(map[string]any{"COLOR": "blue"}, w.contentOf(configMapGVK, "env-primary")); diff != "" || w.primaryImage() != "cart:1" {
+		t.Errorf("got image %s\n%s", w.primaryImage(), diff)
+	}
+	if restored := w.object(configMapGVK, "env-primary"); restored == nil || !controlledBy(restored, c) {
+		t.Error("the restored copy does not belong to the Canary")
+	}
+}
+
+// A promotion that was not completed, because the copy could not be created again, is followed by another one.
+func TestTheStoredContentSurvivesAnIncompletePromotion(t *testing.T) {
+	w := newCartCluster(t)
+	c := w.canary("cart")
+	w.recreateEnv("blue")
+	must(t, w.workload.EnsurePrimary(t.Context(), c, "", "id-1", false))
+	w.createReplicaSet("1")
+	w.recreateEnv("green")
+	w.setImage("cart:2")
+	w.workload.Client = &failOneCreation{w.workload.Client, "env-primary"}
+	if err := w.workload.CopyTemplate(t.Context(), c, w.observe().Target.Revision, "id-2"); err == nil || w.object(configMapGVK, "env-primary") != nil {
+		t.Fatalf("got %v, want an error between the deletion and the creation", err)
+	}
+	w.recreateEnv("red")
+	w.promoteImage("cart:3", "id-3")
+	w.createReplicaSet("2")
+	must(t, w.workload.RestoreTemplate(t.Context(), c, "id-4"))
+	if diff := cmp.Diff(map[string]any{"COLOR": "blue"}, w.contentOf(configMapGVK, "env-primary")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Canaries with the same configuration share its copy: a rollback of one of them must not revert the promotion of the other, and
+// the stored content of one does not prevent a promotion of the other.
+func TestASharedCopyIsNotRestored(t *testing.T) {
+	w := newCartCluster(t)
+	w.applyYAML(strings.NewReplacer("name: cart", "name: till", "app: cart", "app: till").Replace(cartTarget))
+	w.applyYAML(strings.ReplaceAll(cartCanary, "name: cart", "name: till"))
+	cart, till := w.canary("cart"), w.canary("till")
+	for _, c := range []*flaggerv1.Canary{cart, till} {
+		must(t, w.workload.EnsurePrimary(t.Context(), c, "", "id-1", true))
+	}
+	w.createReplicaSet("1")
+	w.patchYAML(configMapGVK, "env", `{data: {COLOR: green}}`)
+	w.promoteImage("cart:2", "id-2")
+	w.createReplicaSet("2")
+	must(t, w.workload.CopyTemplate(t.Context(), till, "", "id-2"))
+	must(t, w.workload.CollectConfigs(t.Context(), till))
+
+	err := w.workload.RestoreTemplate(t.Context(), cart, "id-3")
+	want := "ConfigMap env-primary.shop is shared by the Canaries cart, till: its content before the promotion of cart is not restored, because till may have promoted " +
+		"the current one. To be independent, their targets need different ConfigMaps"
+	if err == nil || exceptWarnings(err) != nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	must(t, w.workload.RestoreTemplate(t.Context(), cart, "id-3"))
+	if diff := cmp.Diff(map[string]any{"COLOR": "green"}, w.contentOf(configMapGVK, "env-primary")); diff != "" || w.primaryImage() != "cart:1" {
+		t.Errorf("got image %s\n%s", w.primaryImage(), diff)
+	}
+
+	w.patchYAML(configMapGVK, "env", `{data: {COLOR: red}}`)
+	must(t, w.workload.CopyTemplate(t.Context(), till, "", "id-4"))
+	if diff := cmp.Diff(map[string]any{"COLOR": "red"}, w.contentOf(configMapGVK, "env-primary")); diff != "" {
+		t.Error(diff)
 	}
 }

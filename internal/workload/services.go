@@ -22,14 +22,23 @@ import (
 	"github.com/serin-dev/serin/internal/jsontree"
 )
 
-// PartialServiceError lists the warnings about Services: settings that Kubernetes does not permit to change, and selectors of
-// other pods that were replaced. Everything else was applied, so that it does not block the release.
+// PartialServiceError lists the warnings about Services and about copies of configuration: settings that Kubernetes does not permit
+// to change, selectors of other pods that were replaced, and content that other Canaries share. Everything else was applied, so
+// that it does not block the release.
 type PartialServiceError struct {
-	// Messages contains a message for each Service.
+	// Messages contains a message for each object.
 	Messages []string
 }
 
 func (e *PartialServiceError) Error() string { return strings.Join(e.Messages, "; ") }
+
+// asPartialError returns a *PartialServiceError with these warnings; nil if there are none.
+func asPartialError(warnings []string) error {
+	if len(warnings) == 0 {
+		return nil
+	}
+	return &PartialServiceError{Messages: warnings}
+}
 
 // maxOriginalBytes limits the size of the original Service that is stored in an annotation, in bytes.
 const maxOriginalBytes = 64 << 10
@@ -84,10 +93,7 @@ func (d podServices) EnsureServices(ctx context.Context, c *flaggerv1.Canary, ap
 		}
 		warnings = append(warnings, more...)
 	}
-	if len(warnings) > 0 {
-		return &PartialServiceError{Messages: warnings}
-	}
-	return nil
+	return asPartialError(warnings)
 }
 
 // apexSelects reports whether the Service that clients call selects the pods of a workload.
