@@ -260,8 +260,9 @@ func (w *Workloads) isCopyAheadOf(ctx context.Context, c *flaggerv1.Canary, ref 
 }
 
 // restoreConfigCopies restores the content that the copies of a template had before a promotion. It returns warnings about copies
-// that are not restored, because several Canaries share them.
-func (w *Workloads) restoreConfigCopies(ctx context.Context, c *flaggerv1.Canary, template map[string]any, promotion string) (warnings []string, err error) {
+// that are not restored, because several Canaries share them. With live, it does not rely on the cache to know whether there is
+// stored content: before a template is written, nothing may be missing, because no later reconciliation would restore it.
+func (w *Workloads) restoreConfigCopies(ctx context.Context, c *flaggerv1.Canary, template map[string]any, promotion string, live bool) (warnings []string, err error) {
 	if !w.Options.ConfigTracking {
 		return nil, nil // there are no copies, or they are no longer updated
 	}
@@ -269,7 +270,7 @@ func (w *Workloads) restoreConfigCopies(ctx context.Context, c *flaggerv1.Canary
 		if !strings.HasSuffix(ref.Name, primarySuffix) {
 			continue
 		}
-		warning, err := w.restoreConfigCopy(ctx, c, ref, promotion)
+		warning, err := w.restoreConfigCopy(ctx, c, ref, promotion, live)
 		if err != nil {
 			return warnings, err
 		}
@@ -280,14 +281,15 @@ func (w *Workloads) restoreConfigCopies(ctx context.Context, c *flaggerv1.Canary
 	return warnings, nil
 }
 
-func (w *Workloads) restoreConfigCopy(ctx context.Context, c *flaggerv1.Canary, ref ConfigRef, promotion string) (warning string, err error) {
+func (w *Workloads) restoreConfigCopy(ctx context.Context, c *flaggerv1.Canary, ref ConfigRef, promotion string, live bool) (warning string, err error) {
 	previousRef := previousCopyOf(c, ref)
-	meta, err := w.metadataOf(ctx, c, previousRef)
-	if err != nil || meta == nil || !controlledBy(meta, c) || meta.Annotations[promotionAnnotation] != promotion {
-		return "", err
+	if !live {
+		if meta, err := w.metadataOf(ctx, c, previousRef); err != nil || meta == nil || meta.Annotations[promotionAnnotation] != promotion {
+			return "", err
+		}
 	}
 	from, err := w.readConfigContent(ctx, c, previousRef)
-	if err != nil || from == nil {
+	if err != nil || from == nil || !controlledBy(from.obj, c) || from.obj.GetAnnotations()[promotionAnnotation] != promotion {
 		return "", err
 	}
 	into, err := w.readConfigContent(ctx, c, ConfigRef{Kind: ref.Kind, Name: ref.Name})

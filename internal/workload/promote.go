@@ -193,7 +193,7 @@ func (d templateWorkload) RestoreTemplate(ctx context.Context, c *flaggerv1.Cana
 			d.displayName(), primary.GetName(), c.Namespace, d.templateKind.kindNames().history.Kind)
 	}
 	template := restoredTemplate(history[0].template, id)
-	warnings, err := d.restoreConfigCopies(ctx, c, template, promotion)
+	warnings, err := d.restoreConfigCopies(ctx, c, template, promotion, true)
 	if err != nil {
 		return fmt.Errorf("restoring the configuration of %s %s.%s failed: %w", d.displayName(), primary.GetName(), c.Namespace, err)
 	}
@@ -214,7 +214,7 @@ func (d templateWorkload) RestoreConfigs(ctx context.Context, c *flaggerv1.Canar
 	if err != nil || primary == nil || !controlledBy(primary, c) || promotionID(podTemplate(primary)) == id {
 		return err
 	}
-	warnings, err := d.restoreConfigCopies(ctx, c, podTemplate(primary), id)
+	warnings, err := d.restoreConfigCopies(ctx, c, podTemplate(primary), id, false)
 	if err != nil {
 		return fmt.Errorf("restoring the configuration of %s %s.%s failed: %w", d.displayName(), primary.GetName(), c.Namespace, err)
 	}
@@ -250,7 +250,7 @@ func (d templateWorkload) RecreatePrimary(ctx context.Context, c *flaggerv1.Cana
 			d.displayName(), seen.selectorPair.primaryName(), c.Namespace, d.templateKind.kindNames().history.Kind, seen.selectorPair.target)
 	}
 	template := restoredTemplate(past.template, id)
-	warnings, err := d.restoreConfigCopies(ctx, c, template, undone)
+	warnings, err := d.restoreConfigCopies(ctx, c, template, undone, true)
 	if err != nil {
 		return fmt.Errorf("restoring the configuration of %s %s.%s failed: %w", d.displayName(), seen.selectorPair.primaryName(), c.Namespace, err)
 	}

@@ -8,8 +8,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
@@ -390,4 +392,42 @@ func TestASharedCopyIsNotRestored(t *testing.T) {
 	if diff := cmp.Diff(map[string]any{"COLOR": "red"}, w.contentOf(configMapGVK, "env-primary")); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// hiddenMetadata is a cache that does not show an object yet.
+type hiddenMetadata struct {
+	client.Client
+	name string
+}
+
+func (h hiddenMetadata) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if _, isMetadata := obj.(*metav1.PartialObjectMetadata); isMetadata && key.Name == h.name {
+		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+	}
+	return h.Client.Get(ctx, key, obj, opts...)
+}
+
+// The stored content may be newer than the cache, and after the template is restored, nothing restores it any longer.
+func TestContentThatWasStoredJustNowIsRestored(t *testing.T) {
+	w := newCartCluster(t)
+	c := w.canary("cart")
+	must(t, w.workload.EnsurePrimary(t.Context(), c, "", "id-1", false))
+	before := w.observe().Target
+	w.createReplicaSet("1")
+	w.patchYAML(configMapGVK, "env", `{data: {COLOR: green}}`)
+	w.promoteImage("cart:2", "id-2")
+	w.createReplicaSet("2")
+	w.workload.Client = hiddenMetadata{w.workload.Client, "env-primary-previous-cart"}
+	expectBlue := func(what string) {
+		t.Helper()
+		if diff := cmp.Diff(map[string]any{"COLOR": "blue"}, w.contentOf(configMapGVK, "env-primary")); diff != "" {
+			t.Errorf("%s: %s", what, diff)
+		}
+	}
+	must(t, w.workload.RestoreTemplate(t.Context(), c, "id-3"))
+	expectBlue("RestoreTemplate")
+	w.patchYAML(configMapGVK, "env-primary", `{data: {COLOR: green}}`)
+	must(t, w.client.Delete(t.Context(), w.object(deploymentKind, "cart-primary")))
+	must(t, w.workload.RecreatePrimary(t.Context(), c, TemplateSource{Revision: before.Revision}, "id-2", "id-4"))
+	expectBlue("RecreatePrimary")
 }
