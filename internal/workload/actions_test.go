@@ -476,6 +476,33 @@ func TestCopiesAreShared(t *testing.T) {
 	}
 }
 
+// A Canary that does not use a shared copy any longer leaves it to the others, as if it had never shared it.
+func TestASharedCopyIsLeftToItsUsers(t *testing.T) {
+	for _, leaving := range []string{"cart", "till"} { // cart controls the copy
+		t.Run(leaving, func(t *testing.T) {
+			w := newCartCluster(t)
+			w.applyYAML(strings.NewReplacer("name: cart", "name: till", "app: cart", "app: till").Replace(cartTarget))
+			w.applyYAML(strings.ReplaceAll(cartCanary, "name: cart", "name: till"))
+			for _, name := range []string{"cart", "till"} {
+				must(t, w.workload.EnsurePrimary(t.Context(), w.canary(name), "", "id-1", true))
+			}
+			w.patchYAML(deploymentKind, leaving, `{spec: {template: {spec: {containers: [{name: server, image: "cart:2"}]}}}}`)
+			must(t, w.workload.CopyTemplate(t.Context(), w.canary(leaving), "", "id-2"))
+			for range 2 { // the second call has no effect
+				must(t, w.workload.CollectConfigs(t.Context(), w.canary(leaving)))
+			}
+			remaining := w.canary(map[string]string{"cart": "till", "till": "cart"}[leaving])
+			for _, kind := range []schema.GroupVersionKind{configMapGVK, secretGVK} {
+				name := map[string]string{configMapKind: "env-primary", secretKind: "creds-primary"}[kind.Kind]
+				copied := w.object(kind, name)
+				if owners := copied.GetOwnerReferences(); len(owners) != 1 || !controlledBy(copied, remaining) || w.contentOf(kind, name) == nil {
+					t.Errorf("%s %s: got owners %v, and content %v", kind.Kind, name, owners, w.contentOf(kind, name))
+				}
+			}
+		})
+	}
+}
+
 func TestAUsersObjectInPlaceOfACopyIsRefused(t *testing.T) {
 	w := newCartCluster(t)
 	w.applyYAML(`{apiVersion: v1, kind: ConfigMap, metadata: {name: env-primary}, data: {mine: "yes"}}`)

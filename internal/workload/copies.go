@@ -329,8 +329,8 @@ func isCanary(owner metav1.OwnerReference) bool {
 }
 
 // CollectConfigs deletes the copies of configuration that only this Canary owns and its primary does not use, and all
-// content that was stored for a rollback. It must be called at the end of a release: until then, a rollback of the
-// primary may need them.
+// content that was stored for a rollback. Unused copies that other Canaries share belong to those alone from then on. It must be
+// called at the end of a release: until then, a rollback of the primary may need them.
 //
 // Without config tracking nothing is deleted, because Serin may not have the permission to list Secrets. Remaining
 // copies are garbage-collected with the Canary.
@@ -355,11 +355,15 @@ func (d configCopies) CollectConfigs(ctx context.Context, c *flaggerv1.Canary) e
 		for i := range list.Items {
 			obj := &list.Items[i]
 			obj.SetGroupVersionKind(serviceKind.GroupVersion().WithKind(kind))
-			if !isCollectable(c, obj) || used[ConfigRef{Kind: kind, Name: obj.Name}.Key()] {
-				continue
-			}
-			if err := d.deleteObject(ctx, obj); err != nil {
-				return fmt.Errorf("delete %s %s.%s: %w", kind, obj.Name, c.Namespace, err)
+			switch unused := !used[ConfigRef{Kind: kind, Name: obj.Name}.Key()]; {
+			case unused && isCollectable(c, obj):
+				if err := d.deleteObject(ctx, obj); err != nil {
+					return fmt.Errorf("delete %s %s.%s: %w", kind, obj.Name, c.Namespace, err)
+				}
+			case unused && isSharedCopy(c, obj):
+				if err := d.updateObject(ctx, obj, leftToOthers(c, obj)); err != nil {
+					return fmt.Errorf("remove Canary %s as an owner of %s %s.%s: %w", c.Name, kind, obj.Name, c.Namespace, err)
+				}
 			}
 		}
 	}
@@ -371,4 +375,19 @@ func isCollectable(c *flaggerv1.Canary, obj metav1.Object) bool {
 	name := strings.TrimSuffix(obj.GetName(), previousCopyInfix+c.Name)
 	return len(obj.GetOwnerReferences()) == 1 && controlledBy(obj, c) && obj.GetDeletionTimestamp() == nil &&
 		strings.HasSuffix(name, primarySuffix)
+}
+
+// isSharedCopy reports whether an object is a copy that this Canary shares with others.
+func isSharedCopy(c *flaggerv1.Canary, obj metav1.Object) bool {
+	return strings.HasSuffix(obj.GetName(), primarySuffix) && obj.GetDeletionTimestamp() == nil && isOwnedBy(c, obj) && len(otherCanaries(c, obj)) > 0
+}
+
+// leftToOthers returns a shared copy without this Canary as an owner. If it was the controller, the next Canary is.
+func leftToOthers(c *flaggerv1.Canary, obj *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
+	left := obj.DeepCopy()
+	left.OwnerReferences = slices.DeleteFunc(left.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.UID == c.UID })
+	if next := slices.IndexFunc(left.OwnerReferences, isCanary); metav1.GetControllerOf(left) == nil && next >= 0 {
+		left.OwnerReferences[next].Controller = new(true)
+	}
+	return left
 }
