@@ -54,8 +54,8 @@ type process struct {
 	client *rpc.Client
 	ping   func() error
 	// ended is done when the process has ended, or its connection is lost. end ends it with a cause.
-	ended context.Context //nolint:containedctx // it is the lifetime of the process
-	end   context.CancelCauseFunc
+	ended     context.Context //nolint:containedctx // it is the lifetime of the process
+	end       context.CancelCauseFunc
 	startedAt time.Time
 	// endedAt is nil while the process is running, and if it ended because Serin is shutting down.
 	endedAt atomic.Pointer[time.Time]

@@ -49,6 +49,8 @@ const (
 
 // ReferencedWorkload is the observed workload that spec.workloadRef names.
 type ReferencedWorkload struct {
+	// IsUnknown is true if the workload was not looked up, so that its template and selector cannot be validated.
+	IsUnknown bool
 	// Problem is the reason why the workload cannot be used; empty: none.
 	Problem  string
 	Template corev1.PodTemplateSpec
@@ -109,6 +111,8 @@ func validatePods(spec argov1.RolloutSpec, workload ReferencedWorkload, path *fi
 		return field.ErrorList{field.Invalid(at, ref.Name, textTemplateAndRef)}
 	case workload.Problem != "":
 		return field.ErrorList{field.Invalid(at, ref.Name, workload.Problem)}
+	case workload.IsUnknown:
+		return nil
 	}
 	selector := spec.Selector
 	if selector == nil {

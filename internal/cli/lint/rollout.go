@@ -18,15 +18,10 @@ import (
 func (l *linter) checkRollout(d *document, r *argov1.Rollout) {
 	workload, labels := l.referencedWorkload(d, r.Spec)
 	problems := rollout.Validate(r.Spec, workload)
-	reported := false
 	for _, problem := range problems {
-		if labels == nil && r.Spec.WorkloadRef != nil && concernsPods(problem.Field) {
-			continue // the workload is not in the input
-		}
-		reported = true
 		l.report(d, ruleInvalidRollout, strategyField(r.Spec.Strategy, problem.Field), problem.ErrorBody(), "")
 	}
-	if !reported {
+	if len(problems) == 0 {
 		l.checkServices(d, r, labels)
 	}
 	r.Namespace = d.namespace
@@ -44,10 +39,6 @@ func (l *linter) checkRollout(d *document, r *argov1.Rollout) {
 		l.checkRolloutPlugins(d, c)
 	}
 	l.checkRolloutAnalyses(d, r.Spec.Strategy)
-}
-
-func concernsPods(path string) bool {
-	return strings.HasPrefix(path, "spec.template") || strings.HasPrefix(path, "spec.selector")
 }
 
 // strategyField returns the path of a field in the document. The messages of Argo Rollouts, and so those of the controller, omit the
@@ -78,7 +69,7 @@ func (l *linter) referencedWorkload(d *document, spec argov1.RolloutSpec) (rollo
 	l.checkReference(d, "spec.workloadRef", groupOf(ref.APIVersion), ref.Kind, d.namespace, ref.Name)
 	found, _ := l.find(groupOf(ref.APIVersion), ref.Kind, d.namespace, ref.Name)
 	if found == nil {
-		return rollout.ReferencedWorkload{}, nil
+		return rollout.ReferencedWorkload{IsUnknown: true}, nil
 	}
 	var workload struct {
 		Template corev1.PodTemplateSpec `json:"template"` // of a PodTemplate
@@ -88,7 +79,7 @@ func (l *linter) referencedWorkload(d *document, spec argov1.RolloutSpec) (rollo
 		} `json:"spec"`
 	}
 	if found.decode(&workload) != nil {
-		return rollout.ReferencedWorkload{}, nil // kubectl reports it
+		return rollout.ReferencedWorkload{IsUnknown: true}, nil // kubectl reports it
 	}
 	template, selector := workload.Spec.Template, workload.Spec.Selector
 	if ref.Kind == "PodTemplate" {

@@ -21,15 +21,12 @@ const maxDecisions = 4000
 // newRolloutPlan plays the first revision, which is not shown, and then the release of a second one.
 func newRolloutPlan(in Input) (Plan, error) {
 	r := in.Rollout
-	var referenced rollout.ReferencedWorkload
+	spec, unknown := resolvedSpec(in)
+	referenced := rollout.ReferencedWorkload{IsUnknown: unknown}
 	if in.Workload != nil {
 		referenced.Template, referenced.Selector = in.Workload.Template, in.Workload.Selector
 	}
-	spec, unknown := resolvedSpec(in)
-	var problems field.ErrorList
-	if !unknown {
-		problems = rollout.Validate(r.Spec, referenced)
-	}
+	problems := rollout.Validate(r.Spec, referenced)
 	if len(problems) == 0 && in.Routers != nil {
 		if err := in.Routers.CheckRouting(r); err != nil {
 			problems = field.ErrorList{field.Forbidden(traffic.RoutingPath(), err.Error())}

@@ -63,6 +63,22 @@ func TestPlansOfRolloutsEndPromoted(t *testing.T) {
 	})
 }
 
+// TestAStrategyIsValidatedWithoutItsWorkload: a workload that is not known has a template that cannot be validated, and all else can.
+func TestAStrategyIsValidatedWithoutItsWorkload(t *testing.T) {
+	r := testRollout()
+	r.Spec.Template, r.Spec.Selector = corev1.PodTemplateSpec{}, nil
+	r.Spec.WorkloadRef = &argov1.ObjectRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
+	r.Spec.Strategy = argov1.RolloutStrategy{Canary: &argov1.CanaryStrategy{Steps: []argov1.CanaryStep{{SetWeight: new(int32(20))}}}}
+	p, err := New(Input{Rollout: r})
+	if err != nil || len(p.Notes) == 0 || p.Notes[len(p.Notes)-1] != "Deployment/web is not known: its template is not validated." {
+		t.Errorf("got %v, %v", p.Notes, err)
+	}
+	r.Spec.Strategy.Canary.Steps[0].SetWeight = new(int32(120))
+	if _, err := New(Input{Rollout: r}); err == nil || !strings.Contains(err.Error(), "setWeight") {
+		t.Errorf("a weight of 120 is planned: %v", err)
+	}
+}
+
 // TestPlansOfRandomStrategiesEndPromoted: strategies without a router, and blue-green ones with analyses.
 func TestPlansOfRandomStrategiesEndPromoted(t *testing.T) {
 	template := func(string, bool) (argov1.AnalysisTemplateSpec, error) {

@@ -208,7 +208,7 @@ func (d *Dispatcher) recordOutcome(about About, known notification.SentLog, outc
 		}
 	}
 	for _, message := range outcome.Due {
-		l.recordQueued(message.Key)
+		l.recordQueued(message.Key, d.Clock.Now())
 	}
 	return changed
 }

@@ -243,6 +243,24 @@ func TestAnnotationIsBounded(t *testing.T) {
 	}
 }
 
+// TestUndeliverableMessagesAreBounded checks that those of many revisions, which are not retried, do not accumulate in memory.
+func TestUndeliverableMessagesAreBounded(t *testing.T) {
+	o := newHarness(t, false, map[string]string{
+		"trigger.on-degraded": "- when: rollout.status.phase == 'Degraded'\n  oncePer: rollout.metadata.annotations['rollout.argoproj.io/revision']\n  send: [bad]",
+		"template.bad":        "message: bad",
+	})
+	o.answer = func(w http.ResponseWriter) { w.WriteHeader(http.StatusBadRequest) }
+	for i := range 400 {
+		about := o.about("Degraded")
+		about.Object.GetAnnotations()["rollout.argoproj.io/revision"] = fmt.Sprint(i) + strings.Repeat("x", 900)
+		o.dispatcher.NotifyChange(t.Context(), about)
+		o.send()
+	}
+	if size := len(o.dispatcher.Queued(o.about("Degraded")).String()); size == 0 || size > 256<<10 {
+		t.Errorf("the undeliverable messages occupy %d bytes", size)
+	}
+}
+
 // TestMessagesWithoutSpaceInTheAnnotation checks that messages are sent once even if there are more than it can contain.
 func TestMessagesWithoutSpaceInTheAnnotation(t *testing.T) {
 	o := newHarness(t, false, map[string]string{

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,7 +30,7 @@ type ledger struct {
 	omitted notification.SentLog
 	// queued contains the messages that were queued by this process. An undeliverable message remains here: it is not
 	// retried until its condition becomes true again, or the process restarts.
-	queued map[string]bool
+	queued notification.SentLog
 	// reportedProblems are the errors that were reported about a version of the configuration.
 	reportedProblems map[string]map[string]bool
 	// pending is the number of queued tasks about the object. deleted reports that it was deleted, so that the ledger
@@ -58,7 +59,7 @@ func (d *Dispatcher) ledger(key objectKey, uid types.UID) *ledger {
 	if d.ledgers[key] == nil {
 		d.ledgers[key] = map[types.UID]*ledger{}
 	}
-	l := &ledger{sent: notification.SentLog{}, cleared: map[string]bool{}, omitted: notification.SentLog{}, queued: map[string]bool{}, reportedProblems: map[string]map[string]bool{}}
+	l := &ledger{sent: notification.SentLog{}, cleared: map[string]bool{}, omitted: notification.SentLog{}, queued: notification.SentLog{}, reportedProblems: map[string]map[string]bool{}}
 	d.ledgers[key][uid] = l
 	return l
 }
@@ -124,9 +125,9 @@ func (l *ledger) knownMessages() notification.SentLog {
 }
 
 // recordQueued records that a message is queued.
-func (l *ledger) recordQueued(key string) {
+func (l *ledger) recordQueued(key string, now time.Time) {
 	if key != "" {
-		l.queued[key] = true
+		l.queued = l.queued.With(key, now).Newest(maxKnown, maxKnownBytes)
 	}
 }
 
@@ -158,7 +159,7 @@ func (d *Dispatcher) recordSent(key objectKey, uid types.UID, message string) bo
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l := d.ledgers[key][uid]
-	if l == nil || !l.queued[message] {
+	if l == nil || !l.queued.Has(message) {
 		return false
 	}
 	delete(l.queued, message)

@@ -76,6 +76,9 @@ func newEmail(c caller, o emailOptions) (sendFunc, error) {
 		if err != nil && connection.isExhausted() { // not retried: the mail may have been accepted
 			return fmt.Errorf("the mail server answered with more than %d KiB: check host and port, and the number of recipients", maxMailReplies>>10)
 		}
+		if message.IsDelivered() { // the end of the connection failed: another attempt would send a second mail
+			return nil
+		}
 		return mailError(err)
 	}, nil
 }

@@ -172,6 +172,18 @@ func TestFailuresOfMailServers(t *testing.T) {
 	}
 }
 
+// TestAMailIsSentOnceIfItsConnectionFailsAtItsEnd: the server has accepted the mail.
+func TestAMailIsSentOnceIfItsConnectionFailsAtItsEnd(t *testing.T) {
+	port, _ := mailServer(t, map[string]string{"QUIT": "421 shutting down"})
+	sender, err := newSender(t, "email", "{host: 127.0.0.1, port: "+port+", from: serin@example.org}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sender.Send(t.Context(), service.Message{Content: content(t, "message: x"), Recipient: "a@example.org"}); err != nil {
+		t.Errorf("a mail that was accepted is sent again: %v", err)
+	}
+}
+
 // TestLongRepliesOfMailServers checks that replies are limited: a line without an end would occupy all memory.
 func TestLongRepliesOfMailServers(t *testing.T) {
 	for _, verb := range []string{"EHLO", "MAIL", "RCPT", "."} {
