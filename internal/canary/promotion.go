@@ -54,12 +54,13 @@ func continuePromotion(s Snapshot) Decision {
 	}
 	live := s.currentWeight()
 	// A canary without pods, after a failed promotion, must not receive traffic by a route that has been deleted meanwhile.
-	if !s.Plan.HasRouter || s.Plan.PromotionStep == 0 || live == 0 || replaced || !s.Workload.Target.isReachable() {
+	atOnce := !s.Plan.HasRouter || s.Plan.PromotionStep == 0 || s.routeHasOtherMatches() || s.previousProviderRoutes()
+	if atOnce || live == 0 || replaced || !s.Workload.Target.isReachable() {
 		e := s.edit().addEffects(effects...)
 		if s.Plan.HasRouter {
 			e.addEvents(release.Event{Type: release.Normal, Message: "Routing all traffic to primary", Phase: string(flaggerv1.CanaryPhasePromoting)})
-			e.addEffects(TrafficWeight{})
 		}
+		e.addEffects(trafficEnded(s)...)
 		return startFinalising(e, gates)
 	}
 	if live < s.Status.CanaryWeight {
@@ -132,8 +133,8 @@ func continueFinalising(s Snapshot) Decision {
 		return keepStatus(s, gates, effects...)
 	case s.trafficReturned():
 		return clearDrain(s, effects)
-	case s.canaryHasTraffic() && s.Route.Problem == "":
-		e := s.edit().addEffects(effects...).addEffects(TrafficWeight{}).addStamps(release.StampDrain)
+	case s.canaryHasTraffic() && (s.Route.Problem == "" || s.previousProviderRoutes()):
+		e := s.edit().addEffects(effects...).addEffects(trafficEnded(s)...).addStamps(release.StampDrain)
 		e.status.CanaryWeight = 0
 		return e.decision(gates)
 	}
@@ -240,7 +241,7 @@ func promoteWithoutAnalysis(s Snapshot) Decision {
 	// The intent is recorded before the stored configuration of the previous revision is deleted: from then on, nothing restores it.
 	e := s.edit().addEffects(effects...).recordIntent(intentFinish, cmp.Or(s.serin().Reason, reasonSkip))
 	if s.canaryHasTraffic() {
-		e.addEffects(TrafficWeight{}).addStamps(release.StampDrain, release.StampTrafficEnded)
+		e.addEffects(trafficEnded(s)...).addStamps(release.StampDrain, release.StampTrafficEnded)
 		e.status.CanaryWeight = 0
 		e.expireCookie()
 	}

@@ -27,14 +27,21 @@ func restartOnTargetChange(s Snapshot) (Decision, bool) {
 		beginRun(e)
 		return e.addStamps(release.StampSince).decision(nil), true
 	}
-	if s.primaryCanServe() && s.routingProvider() == "" {
+	// The next run would route other requests with the weight of this one, or lose the route of the previous provider.
+	outdatedRoute := s.routeHasOtherMatches() || s.previousProviderRoutes()
+	if outdatedRoute && !s.primaryCanServe() && s.Workload.Target.canServe() {
+		gate := release.NewWaitingGate("primary-serves", release.ByCluster, primaryMessage(s)+": the release restarts with the changed spec when the primary can serve")
+		return keepStatus(s, release.Gates{gate}, steadyStateEffects(s)...), true
+	}
+	if s.primaryCanServe() {
 		// The traffic of the previous revision returns to the primary first, and the primary must be reachable for that.
 		if gates := release.EvaluateGates(s, primaryEndpointsForRollback); gates.Verdict() != release.Pass {
 			return keepStatus(s, gates, steadyStateEffects(s)...), true
 		}
 	}
 	exposed := s.canaryHasTraffic() || reshaped && s.routingProvider() != ""
-	if exposed && (s.primaryReachable() || s.Workload.Primary.canServe() && !s.Workload.Target.isReachable()) {
+	possible := s.primaryReachable() || s.Workload.Primary.canServe() && !s.Workload.Target.isReachable()
+	if exposed && (possible || outdatedRoute) {
 		e.addEffects(TrafficWeight{Provider: s.routingProvider()})
 	}
 	e.addEffects(ConfigsRestored{ID: s.promotionCopyID()})

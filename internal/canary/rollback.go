@@ -62,7 +62,7 @@ func continueRollback(s Snapshot) Decision {
 	case s.trafficReturned():
 		return clearDrain(s, effects)
 	case (s.canaryHasTraffic() || mayHaveRequestsInFlight(s)) && !s.drainStarted():
-		e := s.edit().addEffects(effects...).addEffects(TrafficWeight{}).addStamps(release.StampDrain, release.StampTrafficEnded)
+		e := s.edit().addEffects(effects...).addEffects(trafficEnded(s)...).addStamps(release.StampDrain, release.StampTrafficEnded)
 		recordThreshold(e)
 		e.expireCookie()
 		return e.decision(gates)

@@ -16,9 +16,10 @@ import (
 
 // returnsTrafficInParts reports whether the traffic of a rollback, or of a cancelled release, returns in parts. A/B tests and
 // blue/green return it all at once. So does a primary whose earlier template is restored, because some of its pods still run the
-// template that is rolled back. Only the revision that was analyzed retains traffic: a target that has another one gets none.
+// template that is rolled back, and a route whose weight applies to other requests than the plan intends. Only the revision that
+// was analyzed retains traffic: a target that has another one gets none.
 func returnsTrafficInParts(s Snapshot) bool {
-	weighted := s.Plan.Strategy == Weighted && !s.Plan.SkipAnalysis && s.isRouteObserved() && s.routingProvider() == ""
+	weighted := s.Plan.Strategy == Weighted && !s.Plan.SkipAnalysis && s.isRouteObserved() && s.routingProvider() == "" && !s.routeHasOtherMatches()
 	return weighted && !s.drainStarted() && !s.primaryHasRolledBackTemplate() && !primaryCarriesAll(s) && s.Workload.Target.isReachable() &&
 		s.Workload.Target.Revision == s.pinnedRevision()
 }

@@ -355,6 +355,10 @@ func (s *scenario) applySetting(t *testing.T, d *datadriven.TestData, arg datadr
 	case "iterations":
 		a.Iterations = integer(t, d, arg)
 	case "match":
+		a.Match = nil
+		if value(arg) == "no" {
+			break
+		}
 		a.Match = []flaggerv1.AnalysisMatch{{Headers: map[string]flaggerv1.HeaderMatch{"x-canary": {Exact: "always"}}}}
 	case "threshold":
 		a.Threshold = integer(t, d, arg)

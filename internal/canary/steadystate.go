@@ -20,7 +20,7 @@ func steadyStateEffects(s Snapshot, more ...release.Effect) []release.Effect {
 	if s.Workload.Primary.Found {
 		effects = append(effects, ScalerExists{})
 	}
-	if s.Plan.HasRouter {
+	if s.Plan.HasRouter && !s.routeHasOtherMatches() {
 		route := RouteMaintained{Canary: s.currentWeight(), Mirror: s.Route.Mirrored, Observed: s.isRouteObserved()}
 		idle := !HasTransitionEffects(s.Status.Phase) && !s.primaryUnpromoted()
 		if !s.isRouteObserved() && (s.drainStarted() || idle || !s.Workload.Target.isReachable()) {

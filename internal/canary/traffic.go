@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/release"
 )
 
 // This file contains the facts about the traffic of the canary, and the corrections of traffic that something else changed.
@@ -27,7 +28,15 @@ func (s *Snapshot) currentWeight() int {
 
 // canaryHasTraffic reports whether the canary receives, or may still receive, requests of users.
 func (s *Snapshot) canaryHasTraffic() bool {
-	return s.Plan.HasRouter && (s.currentWeight() > 0 || s.Status.CanaryWeight > 0 || s.Route.Mirrored)
+	return s.previousProviderRoutes() || s.Plan.HasRouter && (s.currentWeight() > 0 || s.Status.CanaryWeight > 0 || s.Route.Mirrored)
+}
+
+// routeHasOtherMatches reports whether the weight of the route applies to other requests than the plan intends, because
+// spec.analysis.match was added or removed during the run. Such a route must not be written with its weight: if the weight of an
+// A/B test applied to all requests, all users would be routed to the canary.
+func (s *Snapshot) routeHasOtherMatches() bool {
+	strategy, _, known := strings.Cut(s.serin().Shape, "/")
+	return known && (strategy == string(ABTesting)) != (s.Plan.Strategy == ABTesting) && s.canaryHasTraffic()
 }
 
 // hasUnrecordedTraffic reports whether the canary has traffic that the status does not record, because something else changed the
@@ -59,6 +68,26 @@ func (s *Snapshot) drainStarted() bool { return s.serin().DrainUntil != nil }
 // trafficReturned reports whether the canary has traffic again after it lost it: a user changed the route.
 func (s *Snapshot) trafficReturned() bool {
 	return s.drainStarted() && s.isRouteObserved() && (s.Route.Canary > 0 || s.Route.Mirrored)
+}
+
+// previousProviderRoutes reports whether the route of another provider than that of the plan may still send traffic to the canary:
+// the provider was changed during the run. That route is not observed.
+func (s *Snapshot) previousProviderRoutes() bool {
+	exposed := HasTransitionEffects(s.Status.Phase) && !s.drainStarted() && (s.serin().Started || s.Status.CanaryWeight > 0)
+	return exposed && s.routingProvider() != ""
+}
+
+// trafficEnded are the effects with which the canary loses its traffic: at the provider that routes the traffic of the run, if the
+// plan names another one by now, and at that of the plan.
+func trafficEnded(s Snapshot) []release.Effect {
+	var effects []release.Effect
+	if previous := s.routingProvider(); previous != "" {
+		effects = append(effects, TrafficWeight{Provider: previous})
+	}
+	if s.Plan.HasRouter {
+		effects = append(effects, TrafficWeight{})
+	}
+	return effects
 }
 
 // routingProvider is the provider that routes the traffic of the run, if the plan names another one by now; empty: the same.

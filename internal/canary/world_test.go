@@ -486,7 +486,7 @@ func (w *world) setRoute(plan canary.Plan, e canary.TrafficWeight) (bool, error)
 	if e.Provider != "" {
 		provider = e.Provider
 	}
-	if provider == canary.ProviderKubernetes {
+	if provider == canary.ProviderKubernetes || !w.settings.Features(provider).Known {
 		return false, nil
 	}
 	if w.routeError != "" {

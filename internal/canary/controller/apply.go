@@ -135,6 +135,9 @@ func (a effectApplier) setWeight(ctx context.Context, s *observation, status fla
 		route.Mirror.Percent = 0
 	}
 	_, err := a.Applier.Apply(ctx, renderer, target, route, decided)
+	if weight.Provider != "" && errors.Is(err, traffic.ErrNotInstalled) {
+		return nil // the previous provider was uninstalled, with its routes
+	}
 	return err
 }
 

@@ -78,7 +78,7 @@ var Canaries = []Mutant{
 		"pods gone before the route is back",
 		"I5",
 		"internal/canary/rollback.go",
-		"e := s.edit().addEffects(effects...).addEffects(TrafficWeight{}).addStamps(", "e := s.edit().addEffects(effects...).addEffects(TargetScaledToZero{}, TrafficWeight{}).addStamps(", 6,
+		"e := s.edit().addEffects(effects...).addEffects(trafficEnded(s)...).addStamps(", "e := s.edit().addEffects(effects...).addEffects(TargetScaledToZero{}).addEffects(trafficEnded(s)...).addStamps(", 6,
 	},
 	{
 		"primary updated at the start",
