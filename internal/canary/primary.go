@@ -1,6 +1,9 @@
 package canary
 
-import flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+import (
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/release"
+)
 
 // noRevision is the recorded revision of a primary whose promotion failed: no revision equals it, so any change is a release.
 const noRevision = "none"
@@ -39,6 +42,15 @@ func (s *Snapshot) primaryHasNewTemplate() bool {
 // primaryHasRolledBackTemplate reports whether the primary has, or had, the template that is being rolled back.
 func (s *Snapshot) primaryHasRolledBackTemplate() bool {
 	return s.Status.Phase == flaggerv1.CanaryPhasePromoting || s.primaryHasNewTemplate() || s.Workload.Primary.ID == s.restoreID()
+}
+
+// scaleUpPrimary scales up a primary without pods to which the traffic of the canary is about to return: something else scaled it
+// to zero, for example an autoscaler while the canary had all traffic, and only Serin would scale it up again.
+func scaleUpPrimary(s Snapshot) []release.Effect {
+	if primary := s.Workload.Primary; primary.Found && primary.Replicas == 0 && s.canaryHasTraffic() && s.Workload.Target.canServe() {
+		return []release.Effect{PrimaryScaledUpFromZero{}}
+	}
+	return nil
 }
 
 // primaryMessage explains why the primary is not ready.

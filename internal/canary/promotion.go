@@ -32,7 +32,7 @@ func continuePromotion(s Snapshot) Decision {
 	case s.hasCommand(CommandAbort):
 		return rollBackOnCommand(s)
 	}
-	effects := steadyStateEffects(s, ScalerExists{Update: true})
+	effects := append(steadyStateEffects(s, ScalerExists{Update: true}), scaleUpPrimary(s)...)
 	conditions := []gate{primaryPromoted, primaryEndpointsForReturn, canaryReady}
 	replaced := s.Workload.Target.Revision != s.pinnedRevision()
 	if replaced || isResumedPromotion(s) {
@@ -124,7 +124,7 @@ func continueFinalising(s Snapshot) Decision {
 			Type: release.Normal, Message: fmt.Sprintf("Adopted the release of %s in phase %s", s.Plan.targetName(), s.Status.Phase),
 		}).decision(nil)
 	}
-	effects := steadyStateEffects(s)
+	effects := append(steadyStateEffects(s), scaleUpPrimary(s)...)
 	gates := release.EvaluateGates(s, primaryPromoted, primaryEndpointsForReturn)
 	switch first := gates.First(); {
 	case first != nil && first.Verdict == release.Fail:
@@ -228,7 +228,7 @@ func promoteWithoutAnalysis(s Snapshot) Decision {
 		}
 		return e.addEvents(templateCopyEvent(s)).decision(gates)
 	}
-	effects := steadyStateEffects(s, ScalerExists{Update: true})
+	effects := append(steadyStateEffects(s, ScalerExists{Update: true}), scaleUpPrimary(s)...)
 	gates := release.EvaluateGates(s, primaryPromoted, primaryEndpointsForReturn)
 	switch first := gates.First(); {
 	case first != nil && first.Verdict == release.Fail:

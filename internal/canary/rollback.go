@@ -45,9 +45,7 @@ func continueRollback(s Snapshot) Decision {
 	} else {
 		effects = append(effects, ConfigsRestored{ID: s.promotionCopyID()})
 	}
-	if primary := s.Workload.Primary; primary.Found && primary.Replicas == 0 && s.canaryHasTraffic() && s.Workload.Target.canServe() {
-		effects = append(effects, PrimaryScaledUpFromZero{}) // something scaled it to zero, and only Serin would scale it up again
-	}
+	effects = append(effects, scaleUpPrimary(s)...)
 	gates := release.EvaluateGates(s, primaryCanTakeTrafficBack, primaryEndpointsForRollback)
 	if rollbackImpossible(s) {
 		return failRollback(s, gates, effects)
