@@ -9,7 +9,7 @@
 // The walk goes down this list: a file uses only files that follow it, and test/borders checks that.
 //
 //	views          view.go, forecast.go
-//	Next           machine.go, othercontroller.go
+//	Next           machine.go, blockedrelease.go, othercontroller.go
 //	a release      idle.go, begin.go, progress.go, window.go, beforetraffic.go, advance.go, promotion.go
 //	its way back   rollback.go, rollbackinparts.go, unfinished.go, restart.go, adoption.go, ending.go
 //	other phases   deletion.go, initialise.go, sanitize.go, refused.go, queue.go, blocked.go

@@ -57,6 +57,9 @@ func decide(s Snapshot) Decision {
 		return e.decision(nil)
 	}
 	if gates := blockingReasons(s); len(gates) > 0 {
+		if d, ok := continueBlockedRelease(s, gates); ok {
+			return d
+		}
 		return blockedDecision(s, gates)
 	}
 	if deadlineMustRestart(s) {

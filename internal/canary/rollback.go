@@ -38,8 +38,10 @@ func awaitCanaryReady(s Snapshot, gates release.Gates, effects []release.Effect)
 // continueRollback returns to the previously promoted revision: first it restores the template of the primary, if a promotion had
 // begun, then it returns the traffic, as far as the primary can carry it, then it scales the target to zero. Traffic is never
 // routed to a primary without pods while the canary has pods.
-func continueRollback(s Snapshot) Decision {
-	effects := steadyStateEffects(s)
+func continueRollback(s Snapshot) Decision { return rollBack(s, steadyStateEffects(s)) }
+
+// rollBack is continueRollback with those effects in addition to the ones of the rollback.
+func rollBack(s Snapshot, effects []release.Effect) Decision {
 	if s.primaryHasRolledBackTemplate() {
 		effects = append(effects, RestoreTemplate{ID: s.restoreID()})
 	} else {

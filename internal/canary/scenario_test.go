@@ -469,6 +469,11 @@ func (s *scenario) setFact(t *testing.T, d *datadriven.TestData, arg datadriven.
 		w.targetProblem = ""
 		w.target.found = true
 		w.target.roll(content{value(arg), w.target.config}, "", w.instantPods)
+	case "target-problem": // a ConfigMap that does not exist, or nothing
+		w.targetProblem = ""
+		if value(arg) != "nothing" {
+			w.targetProblem = "configmap " + value(arg) + ".shop get query error: not found"
+		}
 	case "config":
 		w.target.roll(content{w.target.template, value(arg)}, "", w.instantPods)
 	case "canary-ready":

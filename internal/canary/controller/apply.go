@@ -134,6 +134,9 @@ func (a effectApplier) setWeight(ctx context.Context, s *observation, status fla
 	if !weight.Mirror {
 		route.Mirror.Percent = 0
 	}
+	if weight.Canary == 0 && len(s.snapshot.Plan.ValidationErrors) > 0 {
+		route.Matches = nil // they may be the invalid part, and must not prevent the rollback
+	}
 	_, err := a.Applier.Apply(ctx, renderer, target, route, decided)
 	if weight.Provider != "" && errors.Is(err, traffic.ErrNotInstalled) {
 		return nil // the previous provider was uninstalled, with its routes
