@@ -221,7 +221,7 @@ func (d templateWorkload) RestoreConfigs(ctx context.Context, c *flaggerv1.Canar
 	return asPartialError(warnings)
 }
 
-// RecreatePrimary creates a primary that was deleted during a release: with the template from its history, and never
+// RecreatePrimary creates a primary that was deleted: with the template from its history, and never
 // with that of the target, which is not analyzed yet. Its configuration is restored to its content before a
 // CopyTemplate with the ID undone. ErrHistoryGone: the history does not contain the template.
 func (d templateWorkload) RecreatePrimary(ctx context.Context, c *flaggerv1.Canary, source TemplateSource, undone, id string) error {
@@ -245,8 +245,8 @@ func (d templateWorkload) RecreatePrimary(ctx context.Context, c *flaggerv1.Cana
 	}
 	past, found := newestMatchingEntry(history, source)
 	if !found {
-		return newRefusedError(ErrHistoryGone, "%s %s.%s was deleted during a release, and no %s with its template remains: "+
-			"deploy the promoted version to %s, and Serin recreates the primary",
+		return newRefusedError(ErrHistoryGone, "%[1]s %[2]s.%[3]s does not exist, and no %[4]s with its template remains: "+
+			"deploy the promoted version to %[5]s, and Serin recreates the primary. If spec.targetRef was changed, restore it, and create another Canary for %[5]s",
 			d.displayName(), seen.selectorPair.primaryName(), c.Namespace, d.templateKind.kindNames().history.Kind, seen.selectorPair.target)
 	}
 	template := restoredTemplate(past.template, id)

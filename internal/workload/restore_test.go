@@ -192,7 +192,7 @@ func TestADeletedPrimaryIsRecreatedFromItsHistory(t *testing.T) {
 	}
 	must(t, w.client.Delete(t.Context(), w.object(deploymentKind, "cart-primary")))
 	must(t, w.client.Delete(t.Context(), w.object(replicaSetKind, "cart-primary-1")))
-	expectRefused(t, w.workload.RecreatePrimary(t.Context(), c, TemplateSource{}, "", "id-3"), ErrHistoryGone, "deployment cart-primary.shop was deleted during a release")
+	expectRefused(t, w.workload.RecreatePrimary(t.Context(), c, TemplateSource{}, "", "id-3"), ErrHistoryGone, "deployment cart-primary.shop does not exist, and no ReplicaSet with its template remains")
 }
 
 // While the history is garbage-collected, the remaining templates may be older than the promoted one.
