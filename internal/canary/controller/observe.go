@@ -251,6 +251,7 @@ func (o *Observer) findTargetConflict(ctx context.Context, s *observation) error
 		if other := &others[i]; other.UID != s.object.UID && older(other, s.object) {
 			s.snapshot.TargetConflict = fmt.Sprintf("Canary %s already releases %s %s, so %s does nothing: delete one of the two, or point it at another target",
 				other.Name, s.object.Spec.TargetRef.Kind, s.object.Spec.TargetRef.Name, s.object.Name)
+			s.needsRetry = true // the watch of Canaries requeues nothing if it cannot list those with the same target
 			return nil
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -114,7 +115,7 @@ func (r *Reconciler) AffectedReleases(ctx context.Context, kind schema.GroupKind
 	switch object := object.(type) {
 	case *flaggerv1.Canary:
 		releases.WakeNext(ctx, r.Queue, before, after)
-		return r.requestsForTarget(ctx, object)
+		return r.requestsForTargets(ctx, before, after)
 	case *discoveryv1.EndpointSlice:
 		if !endpoints.Changed(before, after) {
 			return nil
@@ -135,21 +136,30 @@ func isRelevantChange(before, after client.Object) bool {
 	return !known || !ok || workload.Changed(old, current)
 }
 
-// requestsForTarget returns requests for the Canary itself and, when it is new or deleted, for all others with its target: when
-// one is deleted, another may act.
-func (r *Reconciler) requestsForTarget(ctx context.Context, c *flaggerv1.Canary) []reconcile.Request {
-	requests := []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(c)}}
-	if c.DeletionTimestamp == nil && c.Status.Phase != "" {
-		return requests
-	}
-	others, err := r.canariesOfTarget(ctx, c)
-	if err != nil {
-		log.FromContext(ctx).Error(err, "Could not list the Canaries with the same target", "canary", c.Name+"."+c.Namespace)
-		return requests
-	}
-	for i := range others {
-		if others[i].Name != c.Name {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&others[i])})
+// requestsForTargets returns requests for the Canary itself and, if its change may let another Canary act or prevent it from acting,
+// for the Canaries with its previous or its current target.
+func (r *Reconciler) requestsForTargets(ctx context.Context, before, after client.Object) []reconcile.Request {
+	old, _ := before.(*flaggerv1.Canary)
+	current, _ := after.(*flaggerv1.Canary)
+	keepsTarget := old != nil && current != nil && current.DeletionTimestamp == nil && current.Status.Phase != "" && targetKey(old) == targetKey(current)
+	var requests []reconcile.Request
+	for _, c := range []*flaggerv1.Canary{old, current} {
+		if c == nil {
+			continue
+		}
+		affected := []flaggerv1.Canary{*c}
+		if !keepsTarget {
+			others, err := r.canariesOfTarget(ctx, c)
+			if err != nil {
+				log.FromContext(ctx).Error(err, "Could not list the Canaries with the same target", "canary", c.Name+"."+c.Namespace)
+			}
+			affected = append(affected, others...)
+		}
+		for i := range affected {
+			request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&affected[i])}
+			if !slices.Contains(requests, request) {
+				requests = append(requests, request)
+			}
 		}
 	}
 	return requests
