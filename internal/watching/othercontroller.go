@@ -3,6 +3,7 @@ package watching
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/serin-dev/serin/internal/othercontroller"
@@ -156,6 +158,21 @@ func FirstCounting(ctx context.Context, scope othercontroller.Scope, candidates 
 		}
 	}
 	return othercontroller.Sign{}, nil
+}
+
+// permissionCheckInterval is the minimum time after which NextCheck requires another check of permissions.
+const permissionCheckInterval = time.Minute
+
+// NextCheck returns the time at which a ceded release must be reconciled again: when the sign expires. For a sign that does not
+// expire, this is up to one and a half minutes later, because no watch notifies of changed permissions. The time depends on
+// the release, because all releases are ceded at once.
+func NextCheck(until time.Time, key types.NamespacedName, now time.Time) time.Time {
+	if !until.IsZero() {
+		return until
+	}
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(key.String()))
+	return now.Add(permissionCheckInterval + time.Duration(hash.Sum64()%uint64(permissionCheckInterval/2)))
 }
 
 // IsRelevantChange reports whether the other controller may have started or stopped with a change. The renewal of a lease is not

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/othercontroller"
@@ -119,6 +121,33 @@ func TestAReleaseIsLeftToARunningFlaggerAndAdoptedWhenItIsGone(t *testing.T) {
 	if message, _ := health.Load("peer"); message != "" {
 		t.Errorf("health is still %v", message)
 	}
+}
+
+// TestACededReleaseIsReconciledAgain: no watch notifies of the permissions of Flagger's service account.
+func TestACededReleaseIsReconciledAgain(t *testing.T) {
+	cart := canaryWithQueries("cart", "", "")
+	w := newTestCluster(t, outbound.Policy{AllowLoopback: true})
+	var permitted atomic.Bool
+	permitted.Store(true)
+	w.reconciler.OtherController = watching.NewFlaggerWatch(clusterWith(t, flaggerDeployment(1)))
+	w.reconciler.OtherController.IsPermitted = func(context.Context, othercontroller.Account, watching.Resource, string) (bool, error) {
+		return permitted.Load(), nil
+	}
+	if err := w.client.Create(t.Context(), cart); err != nil {
+		t.Fatal(err)
+	}
+	key := client.ObjectKeyFromObject(cart)
+	w.waitFor(t, "the release is ceded", func() (bool, string) {
+		output := w.allOutput(t)
+		return strings.Contains(output, "Ceded releases"), output
+	})
+	result, err := w.reconciler.Reconcile(w.ctx, reconcile.Request{NamespacedName: key})
+	if err != nil || result.RequeueAfter <= 0 {
+		t.Errorf("it is requeued after %s, %v", result.RequeueAfter, err)
+	}
+	permitted.Store(false)
+	w.enqueue(key)
+	w.waitForPhase(t, key, flaggerv1.CanaryPhaseInitialized)
 }
 
 func TestTheExpiryOfALeaseIsAWakeUp(t *testing.T) {

@@ -130,6 +130,9 @@ func (r *Reconciler) reconcile(ctx context.Context, object *flaggerv1.Canary) (r
 	if written || s.snapshot.OtherController.Acts() {
 		explainAt = time.Time{} // the write shows all gates, or the status belongs to Flagger
 	}
+	if other := s.snapshot.OtherController; other.Acts() {
+		retry = reconciler.Earliest(retry, watching.NextCheck(other.Until, key, s.snapshot.Now))
+	}
 	if written && !decision.Wake.After(s.snapshot.Now) {
 		decision.Wake = time.Time{} // the event of the write requeues the release
 	}
