@@ -384,14 +384,21 @@ func (m *Metrics) RecordLateness(kind string, by time.Duration) {
 	m.lateness.WithLabelValues(kind).Observe(max(by, 0).Seconds())
 }
 
-// ForgetCanary ends the series of a deleted Canary. The series that are named after the target remain while another Canary of
+// HideCanary ends the series of SetCanary, for a Canary that does not release its target. The series that are named after the target remain while another Canary of
 // the namespace has a target of that name.
-func (m *Metrics) ForgetCanary(namespace, name string) {
+func (m *Metrics) HideCanary(namespace, name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if c, known := m.canaries[types.NamespacedName{Namespace: namespace, Name: name}]; known {
 		m.dropCanary(c)
 	}
+}
+
+// ForgetCanary ends all series of a deleted Canary.
+func (m *Metrics) ForgetCanary(namespace, name string) {
+	m.HideCanary(namespace, name)
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for _, outcome := range []string{alertSent, alertFailed} {
 		m.alerts.DeleteLabelValues(namespace, name, outcome)
 	}

@@ -247,12 +247,13 @@ func (r *Reconciler) updateMetrics(s *observation, d canary.Decision) {
 	if weight >= 0 {
 		series.Weights = &telemetry.Weights{Primary: release.Total - weight, Canary: weight}
 	}
-	if s.snapshot.TargetConflict != "" {
-		return // the series have the name of the target, and another Canary reports them
-	}
-	r.Metrics.SetCanary(series)
 	key := types.NamespacedName{Namespace: plan.Namespace, Name: plan.Name}
 	r.Metrics.SetWaitingGate(flaggerv1.CanaryKind, plan.Namespace, plan.Name, r.memory.WaitingGate(key, d.Gates))
+	if s.snapshot.TargetConflict != "" {
+		r.Metrics.HideCanary(plan.Namespace, plan.Name) // the series have the name of the target, and another release reports them
+		return
+	}
+	r.Metrics.SetCanary(series)
 }
 
 // countEnding counts the end of a release, once its status is written. began is the start of the reconciliation.

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,4 +57,24 @@ func TestTheCanariesOfATargetAreRequeuedWhenItIsReleased(t *testing.T) {
 			t.Errorf("%s requeues %v, want %v", tt.name, got, tt.want)
 		}
 	}
+}
+
+// TestACanaryThatLosesItsTargetHasNoSeriesOfIt: an older Canary gets the same target.
+func TestACanaryThatLosesItsTargetHasNoSeriesOfIt(t *testing.T) {
+	older, younger := canaryWithQueries("older", "", ""), canaryWithQueries("younger", "", "")
+	older.Spec.TargetRef.Name, younger.Spec.TargetRef.Name = "cart", "cart"
+	cluster := newTestCluster(t, outbound.Policy{AllowLoopback: true}, younger)
+	const series = `serin_canary_phase{name="younger"`
+	cluster.waitForPhase(t, client.ObjectKeyFromObject(younger), flaggerv1.CanaryPhaseInitialized)
+	cluster.waitFor(t, "the Canary has series", func() (bool, string) {
+		output := cluster.allOutput(t)
+		return strings.Contains(output, series), output
+	})
+	if err := cluster.client.Create(t.Context(), older); err != nil {
+		t.Fatal(err)
+	}
+	cluster.waitFor(t, "the Canary waits for the user", func() (bool, string) {
+		output := cluster.allOutput(t)
+		return strings.Contains(output, `{gate="obstacle",kind="Canary",name="younger"`) && !strings.Contains(output, series), output
+	})
 }
