@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -107,6 +108,38 @@ func TestObjectsOfADeletedRolloutAreRestoredByAnotherProcess(t *testing.T) {
 				t.Errorf("restored, it wrote %v, read %v: %v", p.writes, p.live, err)
 			}
 		})
+	}
+}
+
+// TestMarkedObjectsAreRestoredWhenArgoRolloutsStops: the Rollout was deleted while Argo Rollouts was running, and only objects
+// other than Services have its mark.
+func TestMarkedObjectsAreRestoredWhenArgoRolloutsStops(t *testing.T) {
+	p := newFakeCluster(t, withoutServices()...)
+	p.configure(func(parts *Parts) {
+		parts.Routers = traffic.Registry{Rollout: map[string]traffic.Renderer{"istio": istio.NewRollout(""), "nginx": nginx.NewRollout()}}
+		parts.MarkedKinds = parts.Routers.MarkedKinds()
+	})
+	p.settle()
+	p.edit(withImage("cart:2"))
+	p.settle()
+	p.deleteRollout()
+	p.restart()
+	p.reconciler.OtherController = argoRolloutsWatch(t, argoRolloutsDeployment("argo-rollouts", 1))
+	if result, err := p.reconcile(); err != nil || result.RequeueAfter <= 0 || !p.objectsContain("DestinationRule", argov1.PodTemplateHashLabel) {
+		t.Fatalf("while Argo Rollouts runs, it is requeued after %s, %v", result.RequeueAfter, err)
+	}
+	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(argoRolloutsDeployment("argo-rollouts", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.reconciler.OtherController = argoRolloutsWatch(t)
+	requests := p.reconciler.AffectedReleases(t.Context(), deploymentKind.GroupKind(), &unstructured.Unstructured{Object: raw}, nil)
+	if !slices.Contains(requests, reconcile.Request{NamespacedName: key}) {
+		t.Errorf("the deletion of Argo Rollouts requeues %v, want %v", requests, key)
+	}
+	p.settle()
+	if p.objectsContain("DestinationRule", argov1.PodTemplateHashLabel) {
+		t.Error("the DestinationRule was not restored")
 	}
 }
 

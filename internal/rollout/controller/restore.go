@@ -21,6 +21,7 @@ import (
 	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/rollout"
 	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/watching"
 )
 
 // A Rollout has no finalizer, so it may be deleted while no process runs, or while a process crashes or loses its leadership.
@@ -106,8 +107,11 @@ func (r *restorer) restoreLeftovers(ctx context.Context, key types.NamespacedNam
 	}
 	began := r.Clock.Now()
 	sign, err := r.otherController(ctx, key, began)
-	if err != nil || sign.Text != "" {
-		return reconcile.Result{RequeueAfter: reconciler.RequeueDelay(began, sign.Until)}, err
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if sign.Text != "" {
+		return reconcile.Result{RequeueAfter: reconciler.RequeueDelay(began, watching.NextCheck(sign.Until, key, began))}, nil
 	}
 	deleted := &argov1.Rollout{}
 	deleted.Namespace, deleted.Name, deleted.Status.Serin = key.Namespace, key.Name, &argov1.SerinStatus{}

@@ -126,7 +126,11 @@ func (r *Reconciler) AffectedReleases(ctx context.Context, kind schema.GroupKind
 		object = before
 	}
 	if r.OtherController.IsRelevantChange(kind, before, after) {
-		return append(releases.Requests(ctx, r.Client), managersOfServices(ctx, r.Client)...)
+		managers, err := r.managersOfMarked(ctx)
+		if err != nil {
+			log.FromContext(ctx).Error(err, "Could not requeue all Rollouts that manage objects")
+		}
+		return append(releases.Requests(ctx, r.Client), managers...)
 	}
 	switch object := object.(type) {
 	case *argov1.Rollout:
@@ -169,24 +173,32 @@ func (r *Reconciler) RequeueShard(queue *reconciler.Queue) sharding.Requeue {
 		if err := releases.RequeueShard(ctx, r.Client, queue, inShard); err != nil {
 			return err
 		}
-		for _, kind := range append([]schema.GroupVersionKind{serviceKind}, r.MarkedKinds...) {
-			marked, err := r.Applier.Marked(ctx, kind, "")
-			switch {
-			case reconciler.NeedsUser(err), errors.Is(err, traffic.ErrUnreachable):
-				continue // their API server cannot be read; the watch of the kind notifies when it can
-			case err != nil:
-				return err
-			}
-			for _, object := range marked {
-				for _, request := range managerRequests(object) {
-					if inShard(request.Namespace) {
-						queue.Add(request.NamespacedName)
-					}
-				}
+		managers, err := r.managersOfMarked(ctx)
+		for _, request := range managers {
+			if inShard(request.Namespace) {
+				queue.Add(request.NamespacedName)
 			}
 		}
-		return nil
+		return err
 	}
+}
+
+// managersOfMarked returns the Rollouts whose marks objects carry, whether they exist or not, also if it returns an error.
+func (r *Reconciler) managersOfMarked(ctx context.Context) ([]reconcile.Request, error) {
+	var requests []reconcile.Request
+	for _, kind := range append([]schema.GroupVersionKind{serviceKind}, r.MarkedKinds...) {
+		marked, err := r.Applier.Marked(ctx, kind, "")
+		switch {
+		case reconciler.NeedsUser(err), errors.Is(err, traffic.ErrUnreachable):
+			continue // their API server cannot be read; the watch of the kind notifies when it can
+		case err != nil:
+			return requests, err
+		}
+		for _, object := range marked {
+			requests = append(requests, managerRequests(object)...)
+		}
+	}
+	return requests, nil
 }
 
 // sameRun reports whether two versions of an AnalysisRun lead to the same decision: most only add a measurement.
@@ -223,21 +235,6 @@ func rolloutsOf(ctx context.Context, reader client.Reader, rs *appsv1.ReplicaSet
 		if err == nil && !selector.Empty() && selector.Matches(labels.Set(rs.Labels)) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
 		}
-	}
-	return requests
-}
-
-// managersOfServices returns the Rollouts whose mark Services carry, whether they exist or not.
-func managersOfServices(ctx context.Context, reader client.Reader) []reconcile.Request {
-	services := &unstructured.UnstructuredList{}
-	services.SetGroupVersionKind(serviceKind.GroupVersion().WithKind("ServiceList"))
-	if err := reader.List(ctx, services, client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "Could not list the Services that Rollouts manage")
-		return nil
-	}
-	var requests []reconcile.Request
-	for i := range services.Items {
-		requests = append(requests, managerRequests(&services.Items[i])...)
 	}
 	return requests
 }
