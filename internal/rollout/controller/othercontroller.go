@@ -10,6 +10,7 @@ import (
 	"github.com/serin-dev/serin/internal/othercontroller"
 	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/rollout"
+	"github.com/serin-dev/serin/internal/watching"
 )
 
 // otherController returns the sign of an Argo Rollouts that acts on a release instead of Serin. The administrator is notified
@@ -38,7 +39,8 @@ func (r *Reconciler) showOtherController(message string) {
 // example at a deadline.
 func (r *Reconciler) cedeTo(other othercontroller.Sign, s *observation, d rollout.Decision) reconcile.Result {
 	releases.RecordOutcome(r.Queue, s.object, s.object, false)
-	wake := other.Until
+	r.reporter.showCeded(s.object, rollout.OtherControllerGate(other.Text, other.Until), s.snapshot.Now)
+	wake := watching.NextCheck(other.Until, s.key(), s.snapshot.Now)
 	if d.Wake.After(s.snapshot.Now) {
 		wake = reconciler.Earliest(wake, d.Wake)
 	}

@@ -3,9 +3,12 @@ package controller
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/serin-dev/serin/internal/othercontroller"
+	"github.com/serin-dev/serin/internal/rollout"
+	"github.com/serin-dev/serin/internal/telemetry"
 	"github.com/serin-dev/serin/internal/watching"
 )
 
@@ -97,4 +102,47 @@ func TestATenantCannotFakeAnArgoRollouts(t *testing.T) {
 			p.waitForEvent("LeftToArgoRollouts")
 		})
 	}
+}
+
+// TestACededRolloutIsReconciledAgainAndHasCurrentSeries: no watch notifies of the permissions of Argo Rollouts' service account, and
+// the gates of Serin's own release no longer apply.
+func TestACededRolloutIsReconciledAgainAndHasCurrentSeries(t *testing.T) {
+	p := newFakeCluster(t, cart, cartService)
+	registry := prometheus.NewRegistry()
+	p.configure(func(parts *Parts) { parts.Metrics = telemetry.New(registry) })
+	p.settle()
+	p.edit(withImage("cart:2"))
+	p.settle()
+	if !rollout.IsOwnRelease(p.rollout().Status) {
+		t.Fatalf("Serin has no release in progress: %+v", p.rollout().Status)
+	}
+	p.reconciler.OtherController = argoRolloutsWatch(t, argoRolloutsDeployment("argo-rollouts", 1))
+	check := func(when, available string) {
+		t.Helper()
+		result, err := p.reconcile()
+		if err != nil || result.RequeueAfter <= 0 {
+			t.Errorf("%s: requeued after %s, %v", when, result.RequeueAfter, err)
+		}
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var series strings.Builder
+		for _, family := range families {
+			if _, err := expfmt.MetricFamilyToText(&series, family); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := series.String(); strings.Count(got, "serin_gate_waiting_since_timestamp_seconds{") != 1 || !strings.Contains(got, `serin_gate_waiting_since_timestamp_seconds{gate="peer",`) ||
+			!strings.Contains(got, `rollout_info_replicas_available{name="cart",namespace="shop"} `+available+"\n") {
+			t.Errorf("%s, with %s available pods:\n%s", when, available, got)
+		}
+	}
+	check("a release of Serin", "2")
+	object := p.rollout()
+	object.Status.Serin, object.Status.AvailableReplicas = nil, 7
+	if err := p.client.Status().Update(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	check("a release of Argo Rollouts", "7")
 }

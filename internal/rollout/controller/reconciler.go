@@ -121,9 +121,11 @@ func (r *Reconciler) reconcile(ctx context.Context, object *argov1.Rollout) (rec
 		return r.frame.RetryLater(ctx, key, err)
 	}
 	if other.Text != "" {
-		r.reporter.record(ctx, object, r.OngoingEvents.NewEvents(key, rollout.OtherControllerGate(other.Text, other.Until).Events)...)
+		gate := rollout.OtherControllerGate(other.Text, other.Until)
+		r.reporter.record(ctx, object, r.OngoingEvents.NewEvents(key, gate.Events)...)
 		if !rollout.IsOwnRelease(object.Status) {
-			return reconcile.Result{RequeueAfter: reconciler.RequeueDelay(began, other.Until)}, nil
+			r.reporter.showCeded(object, gate, began)
+			return reconcile.Result{RequeueAfter: reconciler.RequeueDelay(began, watching.NextCheck(other.Until, key, began))}, nil
 		}
 	}
 	r.reporter.recordFirstReconciliation(ctx, object)

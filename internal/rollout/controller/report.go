@@ -12,6 +12,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/notification/dispatch"
+	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/rollout"
 	"github.com/serin-dev/serin/internal/telemetry"
@@ -143,23 +144,7 @@ func deletedEvent(object *argov1.Rollout) release.Event {
 
 // updateMetrics updates the metrics of the release.
 func (r reporter) updateMetrics(s *observation, d rollout.Decision) {
-	series := telemetry.Rollout{
-		Namespace: s.object.Namespace, Name: s.object.Name, Phase: metricPhase(d.Status),
-		Desired: 1, Available: d.Status.AvailableReplicas, Updated: d.Status.UpdatedReplicas,
-	}
-	if s.spec.Replicas != nil {
-		series.Desired = *s.spec.Replicas
-	}
-	switch {
-	case s.spec.Strategy.Canary != nil:
-		series.Strategy, series.Router = "canary", routerName(s.spec.Strategy.Canary.TrafficRouting)
-	case s.spec.Strategy.BlueGreen != nil:
-		series.Strategy = "blueGreen"
-	default:
-		series.Strategy = "none"
-	}
-	r.metrics.SetRollout(series)
-	r.metrics.SetWaitingGate(argov1.RolloutKind, series.Namespace, series.Name, r.memory.WaitingGate(s.key(), d.Gates))
+	r.showRollout(s.key(), s.spec, d.Status, d.Gates)
 	if duration := d.Status.Duration; hasEnded(duration) && !hasEnded(s.snapshot.Status.Duration) && duration.RolloutStartedAt != nil {
 		total := duration.FinishedAt.Sub(duration.RolloutStartedAt.Time)
 		paused := int64(0)
@@ -168,6 +153,34 @@ func (r reporter) updateMetrics(s *observation, d rollout.Decision) {
 		}
 		r.metrics.RecordRolloutRelease(string(*duration.CompletionStatus), total, time.Duration(paused)*time.Second)
 	}
+}
+
+// showCeded updates the metrics of a Rollout on which another controller acts. gate is the reason.
+func (r reporter) showCeded(object *argov1.Rollout, gate release.Gate, now time.Time) {
+	key, gates := client.ObjectKeyFromObject(object), release.Gates{gate}
+	r.memory.Explain(key, reconciler.Evaluation{Gates: gates, Shown: shownGates(object.Status), Now: now}) // it records the beginning of the wait
+	r.showRollout(key, object.Spec, object.Status, gates)
+}
+
+// showRollout exports the state of a Rollout, and the gate for which it waits.
+func (r reporter) showRollout(key types.NamespacedName, spec argov1.RolloutSpec, status argov1.RolloutStatus, gates release.Gates) {
+	series := telemetry.Rollout{
+		Namespace: key.Namespace, Name: key.Name, Phase: metricPhase(status),
+		Desired: 1, Available: status.AvailableReplicas, Updated: status.UpdatedReplicas,
+	}
+	if spec.Replicas != nil {
+		series.Desired = *spec.Replicas
+	}
+	switch {
+	case spec.Strategy.Canary != nil:
+		series.Strategy, series.Router = "canary", routerName(spec.Strategy.Canary.TrafficRouting)
+	case spec.Strategy.BlueGreen != nil:
+		series.Strategy = "blueGreen"
+	default:
+		series.Strategy = "none"
+	}
+	r.metrics.SetRollout(series)
+	r.metrics.SetWaitingGate(argov1.RolloutKind, series.Namespace, series.Name, r.memory.WaitingGate(key, gates))
 }
 
 func hasEnded(d *argov1.RolloutDuration) bool {
