@@ -52,20 +52,13 @@ func serveAPIs(ctx context.Context, mgr manager.Manager, clk clock.WithTicker, l
 	}
 	for i, a := range later {
 		logger.Info("Does not serve an API until it can be read", "api", a.name, "err", missing[i].Error())
-		if err := mgr.Add(leaderRunnable{func(ctx context.Context) error { return serveWhenInstalled(ctx, clk, logger, a) }}); err != nil {
+		// Every replica serves it, so that a standby fills the caches of the API before it leads.
+		if err := mgr.Add(replicaRunnable{func(ctx context.Context) error { return serveWhenInstalled(ctx, clk, logger, a) }}); err != nil {
 			return fmt.Errorf("wait for the CRDs of %s: %w", a.name, err)
 		}
 	}
 	return nil
 }
-
-// leaderRunnable runs only on the leader.
-type leaderRunnable struct {
-	run func(context.Context) error
-}
-
-func (l leaderRunnable) Start(ctx context.Context) error { return l.run(ctx) }
-func (leaderRunnable) NeedLeaderElection() bool          { return true }
 
 func serveWhenInstalled(ctx context.Context, clk clock.WithTicker, logger logr.Logger, a api) error {
 	ticker := clk.NewTicker(installedPollInterval)

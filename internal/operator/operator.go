@@ -124,9 +124,6 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 			return fmt.Errorf("add the heartbeat: %w", err)
 		}
 	}
-	if err := mgr.Add(replicaRunnable{health.Run}); err != nil {
-		return fmt.Errorf("add the health server: %w", err)
-	}
 	if err := mgr.Add(replicaRunnable{func(ctx context.Context) error {
 		return returnMemory(ctx, clock.RealClock{}, stores.recent.Forget, endStart)
 	}}); err != nil {
@@ -137,8 +134,47 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 	// ended. Events continue longer than notifications, because a notification that cannot be sent is reported as an
 	// event.
 	stopNotifications, stopEvents := startOutbox(ctx, p.notificationOutbox), startOutbox(ctx, p.outbox)
-	err = mgr.Start(ctx)
+	err = run(ctx, mgr, health)
 	return errors.Join(err, stopNotifications(), stopEvents())
+}
+
+// run runs the manager and the health server until ctx is done or one of them fails. The server does not wait for the caches:
+// kubelet would kill a container whose caches take long to fill, and that of the next attempt.
+func run(ctx context.Context, mgr manager.Manager, health *telemetry.Server) error {
+	filled := make(chan struct{})
+	if err := mgr.Add(replicaRunnable{func(context.Context) error { close(filled); return nil }}); err != nil { // starts after the caches
+		return fmt.Errorf("wait for the first caches: %w", err)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	running, ctx := errgroup.WithContext(ctx)
+	running.Go(func() error { return health.Run(ctx) })
+	running.Go(func() error {
+		defer stop()
+		return runManager(ctx, mgr, filled)
+	})
+	return running.Wait()
+}
+
+// runManager runs the manager until ctx is done. If the context of a manager is done before its caches are filled, its Start
+// neither returns nor waits, but loops. Therefore, the manager is stopped only once the caches are filled, and runManager does
+// not wait for that: until then, the manager writes nothing.
+func runManager(ctx context.Context, mgr manager.Manager, filled <-chan struct{}) error {
+	managerCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() { <-filled; stop() })
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(managerCtx) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case <-filled:
+		return <-ended
+	default:
+		return errors.New("stopped before the caches were filled: the API server has not sent all objects that Serin watches")
+	}
 }
 
 // startOutbox starts an outbox that does not end with ctx. The returned function stops it, after it has had time to send
