@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -31,8 +32,8 @@ import (
 )
 
 // TestEject ejects Canary cart, whose Service and route Serin created. In the test data, cluster creates it in a state, run executes
-// a command line while a controller does its part, and show prints the objects that clients depend on. With the argument idle, the
-// controller does nothing.
+// a command line while a controller does its part, and show prints the objects that clients depend on, or with the argument pods the
+// metadata of the pods of Deployment web. With the argument idle, the controller does nothing.
 func TestEject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w *clitest.FakeCluster
@@ -44,6 +45,10 @@ func TestEject(t *testing.T) {
 			case "run":
 				return runEject(t, w, strings.Fields(d.Input), !d.HasArg("idle"))
 			case "show":
+				if d.HasArg("pods") {
+					template := w.Deployment("web").Spec.Template
+					return fmt.Sprintf("labels %v, annotations %v\n", template.Labels, template.Annotations)
+				}
 				return showEjected(t, w)
 			default:
 				d.Fatalf(t, "unknown command")
@@ -58,6 +63,9 @@ func newEjectCluster(t *testing.T, d *datadriven.TestData) *clitest.FakeCluster 
 	manifest := clitest.FlaggerCart
 	if d.HasArg("web") {
 		manifest = clitest.WebRollout + webServices
+		if d.HasArg("roles") {
+			manifest += roleService
+		}
 	}
 	if !d.HasArg("stopped") {
 		manifest += clitest.SerinDeployment
@@ -119,6 +127,20 @@ kind: HorizontalPodAutoscaler
 metadata: {name: web, namespace: shop}
 spec: {maxReplicas: 9, scaleTargetRef: {apiVersion: argoproj.io/v1alpha1, kind: Rollout, name: web}}`
 
+// roleService is a Service that selects the stable pods of Rollout web by the metadata of their role, with its endpoints.
+const roleService = `
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop}
+spec: {selector: {app: web, role: stable}, ports: [{port: 80}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: web-1, namespace: shop, labels: {kubernetes.io/service-name: web}}
+addressType: IPv4
+endpoints: [{addresses: [10.0.0.1], conditions: {ready: true}}, {addresses: [10.0.0.2], conditions: {ready: true}}, {addresses: [10.0.0.3], conditions: {ready: true}}, {addresses: [10.0.0.4], conditions: {ready: true}}]`
+
 // prepareWeb sets the state of Rollout web.
 func prepareWeb(t *testing.T, d *datadriven.TestData, w *clitest.FakeCluster) {
 	t.Helper()
@@ -134,9 +156,22 @@ func prepareWeb(t *testing.T, d *datadriven.TestData, w *clitest.FakeCluster) {
 				s.StableRS, s.Phase = "old", argov1.RolloutPhaseDegraded
 			case "paused":
 				r.Spec.Paused = true
+			case "roles":
+				r.Spec.Strategy.Canary.StableMetadata = &argov1.PodTemplateMetadata{Labels: map[string]string{"role": "stable"}, Annotations: map[string]string{"team": "shop"}}
+			case "referring":
+				r.Spec.WorkloadRef = &argov1.ObjectRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
 			}
 		}
 	})
+	if d.HasArg("referring") {
+		workload := &appsv1.Deployment{}
+		workload.Namespace, workload.Name = "shop", "web"
+		workload.Spec = appsv1.DeploymentSpec{Replicas: ptr.To[int32](0), Selector: r.Spec.Selector, Template: r.Spec.Template}
+		if err := w.Admin.Create(t.Context(), workload); err != nil {
+			t.Fatal(err)
+		}
+		w.Change(r, func() { r.Spec.Selector, r.Spec.Template = nil, corev1.PodTemplateSpec{} })
+	}
 	w.ScaleReplicaSet("web-new", 4, 4)
 	if !d.HasArg("draining") {
 		w.ScaleReplicaSet("web-old", 0, 0)
@@ -175,13 +210,19 @@ func actForWeb(ctx context.Context, w *clitest.FakeCluster) error {
 		delete(service.Spec.Selector, argov1.PodTemplateHashLabel)
 		return w.Admin.Update(ctx, &service)
 	}
-	var slice discoveryv1.EndpointSlice
-	if err := w.Admin.Get(ctx, client.ObjectKey{Namespace: "shop", Name: "web-stable-1"}, &slice); err != nil {
+	var slices discoveryv1.EndpointSliceList
+	if err := w.Admin.List(ctx, &slices); err != nil {
 		return err
 	}
-	if service.Annotations == nil && len(slice.Endpoints) < 8 {
-		slice.Endpoints = append(slice.Endpoints, slice.Endpoints...)
-		return w.Admin.Update(ctx, &slice)
+	for i := range slices.Items {
+		slice := &slices.Items[i]
+		if err := w.Admin.Get(ctx, client.ObjectKey{Namespace: "shop", Name: slice.Labels[discoveryv1.LabelServiceName]}, &service); err != nil {
+			return err
+		}
+		if labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(d.Spec.Template.Labels)) && len(slice.Endpoints) < 8 {
+			slice.Endpoints = append(slice.Endpoints, slice.Endpoints...)
+			return w.Admin.Update(ctx, slice)
+		}
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
@@ -36,7 +37,7 @@ func (e *Ejection) observeRollout(ctx context.Context, reader *cachedReader, obj
 	if err := e.observeDeployment(ctx, out); err != nil {
 		return nil, e.describe("read the Deployment of", err)
 	}
-	if out.MissingEndpoints, err = e.missingEndpoints(ctx, out); err != nil {
+	if err := e.observeServices(ctx, reader, out); err != nil {
 		return nil, e.describe("read the endpoints of", err)
 	}
 	var scalers autoscalingv2.HorizontalPodAutoscalerList
@@ -55,6 +56,7 @@ func (e *Ejection) observeRollout(ctx context.Context, reader *cachedReader, obj
 func (e *Ejection) observeDeployment(ctx context.Context, r *eject.Rollout) error {
 	ref := r.Object.Spec.WorkloadRef
 	r.Deployment.Name = r.Object.Name
+	r.Deployment.PodLabels = labels.Merge(r.Snapshot.Spec.Template.Labels, servingMetadata(r.Object).Labels)
 	if ref != nil {
 		r.Deployment.Name = ref.Name
 	}
@@ -71,6 +73,7 @@ func (e *Ejection) observeDeployment(ctx context.Context, r *eject.Rollout) erro
 		replicas = *d.Spec.Replicas
 	}
 	status := d.Status
+	r.Deployment.PodLabels = d.Spec.Template.Labels
 	r.Deployment.Found, r.Deployment.Replicas, r.Deployment.Available = true, replicas, status.AvailableReplicas
 	r.Deployment.Foreign = ref == nil && d.Annotations[ejectedAnnotation] != ejectedFrom(r)
 	r.Deployment.Ready = status.ObservedGeneration >= d.Generation && status.UpdatedReplicas == replicas && status.AvailableReplicas == replicas && status.Replicas == replicas
@@ -82,29 +85,70 @@ func ejectedFrom(r *eject.Rollout) string {
 	return string(r.Object.UID) + "/" + r.Snapshot.Status.StableRS
 }
 
-// missingEndpoints describes the first Service that selects pods of the Rollout and of the Deployment, and does not have all of them
-// as endpoints.
-func (e *Ejection) missingEndpoints(ctx context.Context, r *eject.Rollout) (string, error) {
+// servingMetadata returns the metadata that the pods of the stable revision have because of their role.
+func servingMetadata(r *argov1.Rollout) argov1.PodTemplateMetadata {
+	var metadata *argov1.PodTemplateMetadata
+	switch strategy := r.Spec.Strategy; {
+	case strategy.Canary != nil:
+		metadata = strategy.Canary.StableMetadata
+	case strategy.BlueGreen != nil:
+		metadata = strategy.BlueGreen.ActiveMetadata
+	}
+	return ptr.Deref(metadata, argov1.PodTemplateMetadata{})
+}
+
+// stablePodLabels returns the labels of the stable pods: with those of their role, which pods retain when the strategy no longer
+// specifies them, and without the hash, by which the Services that Serin manages select them until it restores these Services.
+func stablePodLabels(ctx context.Context, reader *cachedReader, r *eject.Rollout) (labels.Set, error) {
+	out := labels.Merge(r.Snapshot.Spec.Template.Labels, servingMetadata(r.Object).Labels)
+	sets, err := replicaSetsOf(ctx, reader, r.Object)
+	for i := range sets {
+		if sets[i].Labels[argov1.PodTemplateHashLabel] == r.Snapshot.Status.StableRS {
+			out = labels.Merge(out, sets[i].Spec.Template.Labels)
+		}
+	}
+	delete(out, argov1.PodTemplateHashLabel)
+	return out, err
+}
+
+// observeServices observes the Services that select the stable pods: those that do not select the pods of the Deployment, and the
+// first of the others that does not have all of these pods as endpoints.
+func (e *Ejection) observeServices(ctx context.Context, reader *cachedReader, r *eject.Rollout) error {
+	podLabels, err := stablePodLabels(ctx, reader, r)
+	if err != nil {
+		return err
+	}
 	var services corev1.ServiceList
 	if err := e.session.Client.List(ctx, &services, client.InNamespace(r.Object.Namespace)); err != nil {
-		return "", err
+		return err
 	}
+	for _, service := range services.Items {
+		selector := labels.SelectorFromSet(service.Spec.Selector)
+		switch {
+		case len(service.Spec.Selector) == 0 || !selector.Matches(podLabels):
+		case !selector.Matches(labels.Set(r.Deployment.PodLabels)):
+			r.LostServices = append(r.LostServices, service.Name)
+		case r.MissingEndpoints == "":
+			if r.MissingEndpoints, err = e.missingEndpoints(ctx, r, service.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// missingEndpoints describes a Service that does not have all pods of the Rollout and of the Deployment as endpoints; empty: it has.
+func (e *Ejection) missingEndpoints(ctx context.Context, r *eject.Rollout, service string) (string, error) {
 	wanted := int(r.Deployment.Available)
 	for _, rs := range r.Snapshot.ReplicaSets {
 		wanted += int(rs.Available)
 	}
-	for _, service := range services.Items {
-		podLabels := labels.Set(r.Snapshot.Spec.Template.Labels)
-		if len(service.Spec.Selector) == 0 || !labels.SelectorFromSet(service.Spec.Selector).Matches(podLabels) {
-			continue
-		}
-		var slices discoveryv1.EndpointSliceList
-		if err := e.session.Client.List(ctx, &slices, client.InNamespace(r.Object.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service.Name}); err != nil {
-			return "", err
-		}
-		if ready := readyEndpoints(slices.Items); ready < wanted {
-			return fmt.Sprintf("Service %s has %d of %d", service.Name, ready, wanted), nil
-		}
+	var slices discoveryv1.EndpointSliceList
+	if err := e.session.Client.List(ctx, &slices, client.InNamespace(r.Object.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service}); err != nil {
+		return "", err
+	}
+	if ready := readyEndpoints(slices.Items); ready < wanted {
+		return fmt.Sprintf("Service %s has %d of %d", service, ready, wanted), nil
 	}
 	return "", nil
 }
@@ -138,7 +182,7 @@ func (e *Ejection) performForRollout(ctx context.Context, step eject.Step) error
 	case eject.KeepWorkload:
 		return patch(map[string]any{"workloadRef": map[string]any{"scaleDown": string(argov1.ScaleDownNever)}})
 	case eject.CreateDeployment:
-		return e.createDeployment(ctx)
+		return e.createDeployment(ctx, object)
 	case eject.ScaleDeployment:
 		return e.scaleDeployment(ctx, object)
 	case eject.ReleaseServices:
@@ -164,13 +208,14 @@ func (e *Ejection) storedRollout(ctx context.Context) (*unstructured.Unstructure
 	return stored, e.session.Client.Get(ctx, e.name, stored)
 }
 
-// createDeployment creates a Deployment with the template, selector and replicas of the Rollout.
-func (e *Ejection) createDeployment(ctx context.Context) error {
+// createDeployment creates a Deployment with the template, selector and replicas of the Rollout. Its pods also have the metadata of
+// the stable ones, because Services may select them by it.
+func (e *Ejection) createDeployment(ctx context.Context, object *argov1.Rollout) error {
 	stored, err := e.storedRollout(ctx)
 	if err != nil {
 		return err
 	}
-	if stored.GetResourceVersion() != e.observed.GetResourceVersion() {
+	if stored.GetResourceVersion() != object.GetResourceVersion() {
 		return nil // it may have another template now
 	}
 	deployment := &unstructured.Unstructured{Object: map[string]any{}}
@@ -187,6 +232,14 @@ func (e *Ejection) createDeployment(ctx context.Context) error {
 	for field, value := range from {
 		if slices.Contains([]string{"replicas", "selector", "template", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"}, field) {
 			spec[field] = value
+		}
+	}
+	role := servingMetadata(object)
+	for field, values := range map[string]map[string]string{"labels": role.Labels, "annotations": role.Annotations} {
+		for key, value := range values {
+			if err := unstructured.SetNestedField(spec, value, "template", "metadata", field, key); err != nil {
+				return err
+			}
 		}
 	}
 	deployment.Object["spec"] = spec

@@ -3,6 +3,7 @@ package eject
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/cli/explain"
@@ -41,6 +42,8 @@ type Rollout struct {
 	Deployment Deployment
 	// MissingEndpoints describes the first Service that does not have all pods as endpoints yet; empty: there is none.
 	MissingEndpoints string
+	// LostServices are the names of the Services that select pods of the Rollout, and do not select those of the Deployment.
+	LostServices []string
 	// Scalers are the names of the HorizontalPodAutoscalers that scale the Rollout.
 	Scalers []string
 
@@ -51,6 +54,8 @@ type Rollout struct {
 type Deployment struct {
 	Name  string
 	Found bool
+	// PodLabels are the labels of its pods; if it does not exist yet, those that they will have.
+	PodLabels map[string]string
 	// Foreign is true if the Deployment was neither referenced by the Rollout nor created by an ejection of its stable revision.
 	Foreign bool
 	// Replicas is the desired number of pods. Ready is true if all of them are available and have the current template.
@@ -166,6 +171,9 @@ func (r *Rollout) problem() string {
 			cmp.Or(string(s.Status.Phase), "new"), arguments)
 	case r.Deployment.Foreign:
 		return fmt.Sprintf("Deployment %s exists and was not created for its stable revision: delete it, or rename it", r.Deployment.Name)
+	case len(r.LostServices) > 0:
+		return fmt.Sprintf("Services would have no pods, because they select its pods and not those of Deployment %s (%s): add the labels that they select to the template of the Deployment, or change their selectors",
+			r.Deployment.Name, strings.Join(r.LostServices, ", "))
 	default:
 		return ""
 	}
