@@ -2,11 +2,13 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -131,6 +133,23 @@ func connectWithToken(config *rest.Config) func(token string) (*cluster.Session,
 	}
 }
 
+// certificate returns a function that reads the certificate for each connection, because it is renewed while the dashboard runs. While
+// the files do not belong together, connections get the previous one.
+func (f *dashboardFlags) certificate() (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
+	first, err := tls.LoadX509KeyPair(f.tlsCert, f.tlsKey)
+	if err != nil {
+		return nil, fmt.Errorf("read the certificate: %w", err)
+	}
+	var last atomic.Pointer[tls.Certificate]
+	last.Store(&first)
+	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		if renewed, err := tls.LoadX509KeyPair(f.tlsCert, f.tlsKey); err == nil {
+			last.Store(&renewed)
+		}
+		return last.Load(), nil
+	}, nil
+}
+
 // serve serves the dashboard until the context is done.
 func (f *dashboardFlags) serve(cmd *cobra.Command, options dashboard.Options) error {
 	listener, err := (&net.ListenConfig{}).Listen(cmd.Context(), "tcp", f.listen)
@@ -154,6 +173,11 @@ func (f *dashboardFlags) serve(cmd *cobra.Command, options dashboard.Options) er
 	scheme := "http"
 	if f.tlsCert != "" {
 		scheme = "https"
+		getCertificate, err := f.certificate()
+		if err != nil {
+			return withExitCode(ExitUsage, err)
+		}
+		server.TLSConfig = &tls.Config{GetCertificate: getCertificate, MinVersion: tls.VersionTLS12}
 	}
 	if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s://%s%s\n", scheme, listener.Addr(), handler.Link()); err != nil {
 		return err
@@ -169,7 +193,7 @@ func (f *dashboardFlags) serve(cmd *cobra.Command, options dashboard.Options) er
 	})
 	defer stopped()
 	if f.tlsCert != "" {
-		err = server.ServeTLS(listener, f.tlsCert, f.tlsKey)
+		err = server.ServeTLS(listener, "", "")
 	} else {
 		err = server.Serve(listener)
 	}
