@@ -219,6 +219,26 @@ func TestRequestsOfOtherSitesAreRefused(t *testing.T) {
 	}
 }
 
+// The kubelet probes the address of the pod, which is none of the hosts.
+func TestProbesMayUseAnyHost(t *testing.T) {
+	w := clitest.NewFakeCluster(t, clitest.Cart)
+	handler, err := dashboard.New(t.Context(), dashboard.Options{
+		Clock: clock.RealClock{}, Selections: []cluster.Selection{{}}, Hosts: []string{"dashboard.example.com"},
+		Connect: func(string) (*cluster.Session, error) { return w.Session, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer handler.Close()
+	for path, want := range map[string]int{"/healthz": http.StatusOK, "/": http.StatusMisdirectedRequest} {
+		response := httptest.NewRecorder()
+		handler.ServeHTTP(response, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://10.1.2.3:8443"+path, nil))
+		if response.Code != want {
+			t.Errorf("GET %s: got %d %s, want %d", path, response.Code, response.Body, want)
+		}
+	}
+}
+
 func TestPagesForbidOtherServersAndInlineScripts(t *testing.T) {
 	p := open(t, clitest.NewFakeCluster(t, clitest.Cart))
 	response, err := p.client.Get(p.server.URL + "/")

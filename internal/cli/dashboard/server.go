@@ -97,6 +97,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.S
 // policy allows the files of the dashboard only: no script in a page, and no other server.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 
+// healthPath is the path of probes. Its response contains no data.
+const healthPath = "/healthz"
+
 func (s *Server) routes() http.Handler {
 	api := http.NewServeMux()
 	api.HandleFunc("GET /api/v1/releases", s.withViewer(s.getFleet))
@@ -118,7 +121,7 @@ func (s *Server) routes() http.Handler {
 		panic(err) // the folder is embedded
 	}
 	api.Handle("GET /assets/", cacheable(http.StripPrefix("/assets/", http.FileServerFS(files))))
-	api.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+	api.HandleFunc("GET "+healthPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	api.HandleFunc("/", s.getIndex)
 	sameOrigin := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -129,7 +132,7 @@ func (s *Server) routes() http.Handler {
 		header.Set("Cross-Origin-Opener-Policy", "same-origin")
 		header.Set("Cross-Origin-Resource-Policy", "same-origin")
 		header.Set("Cache-Control", "no-store")
-		if !s.isOwnHost(r) {
+		if r.URL.Path != healthPath && !s.isOwnHost(r) { // the kubelet sends its probes to the address of the pod
 			writeProblem(w, http.StatusMisdirectedRequest, errors.New("this address is not that of the dashboard: open "+strings.Join(s.options.Hosts, " or ")))
 			return
 		}
