@@ -27,7 +27,8 @@ var releaseCommands = []releaseCommand{
 		cluster.Promote, "promote", "Continue a release, or promote it",
 		"For a Canary, starts a release that waits in the queue or for approval, or approves the step that a webhook has not approved; the\n" +
 			"checks of that step must still pass. Under analysis, it is refused unless --full skips the remaining analysis.\n" +
-			"For a Rollout, ends the pause, or without one the current step; --full skips all remaining steps.",
+			"For a Rollout, ends the pause, or accepts an inconclusive analysis. At any other step, it is refused unless --full skips all\n" +
+			"remaining steps.",
 	},
 	{
 		cluster.Abort, "abort", "Roll a release back",

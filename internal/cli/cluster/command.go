@@ -382,8 +382,8 @@ func stepText(r *argov1.Rollout) string {
 	return fmt.Sprintf(", step %d of %d", *index+1, total)
 }
 
-// promotionStatusChange returns the change of the status that ends the pause, the inconclusive analysis or else the current step
-// of a Rollout.
+// promotionStatusChange returns the change of the status that ends the pause of a Rollout, or accepts its inconclusive analysis. Any
+// other step ends by a check: of an analysis, of pods or of the route.
 func (p *PlannedCommand) promotionStatusChange(r *argov1.Rollout) (map[string]any, error) {
 	s := r.Status
 	index, total := rollout.StepPosition(r.Spec, s)
@@ -400,7 +400,9 @@ func (p *PlannedCommand) promotionStatusChange(r *argov1.Rollout) (map[string]an
 		return map[string]any{"pauseConditions": nil}, nil
 	case r.Spec.Paused:
 		return nil, nil // spec.paused is cleared
-	case next["currentStepIndex"] != nil:
+	case next["currentStepIndex"] != nil && r.Spec.Strategy.Canary.Steps[*index].Pause == nil:
+		return nil, p.newError(ErrRefused, "is %s%s, and waits for no approval: promote --full skips all remaining steps and analyses", s.Phase, stepText(r))
+	case next["currentStepIndex"] != nil: // a pause that the controller has not recorded yet
 		return next, nil
 	default:
 		return nil, p.newError(ErrNoEffect, "is %s: it is not paused and has no remaining step: promote --full skips everything else", s.Phase)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/cli/clitest"
@@ -74,6 +75,35 @@ func TestAnAbortHasNoEffectOnceThePrimaryHasTheNewRevision(t *testing.T) {
 	w.Change(o, func() { o.Status.Serin.Intent = "finish" })
 	if _, err := w.Session.PlanCommand(t.Context(), cluster.Abort, "shop", cluster.Name{Name: "cart"}); !errors.Is(err, cluster.ErrNoEffect) {
 		t.Errorf("PlanCommand returns %v, want %v", err, cluster.ErrNoEffect)
+	}
+}
+
+// Only a pause is ended without --full: every other step is complete when its check has passed.
+func TestPromoteSkipsNoCheckOfARollout(t *testing.T) {
+	for name, test := range map[string]struct {
+		step argov1.CanaryStep
+		want error
+	}{
+		"analysis":   {argov1.CanaryStep{Analysis: &argov1.RolloutAnalysis{}}, cluster.ErrRefused},
+		"experiment": {argov1.CanaryStep{Experiment: &argov1.RolloutExperimentStep{}}, cluster.ErrRefused},
+		"plugin":     {argov1.CanaryStep{Plugin: &argov1.PluginStep{Name: "org/check"}}, cluster.ErrRefused},
+		"weight":     {argov1.CanaryStep{SetWeight: new(int32(50))}, cluster.ErrRefused},
+		"scale":      {argov1.CanaryStep{SetCanaryScale: &argov1.SetCanaryScale{Replicas: new(int32(2))}}, cluster.ErrRefused},
+		"pause":      {argov1.CanaryStep{Pause: &argov1.RolloutPause{}}, nil},
+	} {
+		w := clitest.NewFakeCluster(t, clitest.WebRollout)
+		r := w.Rollout("web")
+		w.Change(r, func() {
+			r.Spec.Strategy.Canary.Steps[1] = test.step
+			r.Status.Phase, r.Status.PauseConditions, r.Status.ControllerPause = argov1.RolloutPhaseProgressing, nil, false
+		})
+		planned, err := w.Session.PlanCommand(t.Context(), cluster.Promote, "shop", cluster.Name{Name: "web"})
+		if err == nil {
+			err = w.Session.SendCommand(t.Context(), planned)
+		}
+		if index := *w.Rollout("web").Status.CurrentStepIndex; !errors.Is(err, test.want) || (index == 1) != (test.want != nil) {
+			t.Errorf("promote at a step with %s: got %v and step %d, want %v", name, err, index+1, test.want)
+		}
 	}
 }
 

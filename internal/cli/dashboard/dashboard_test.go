@@ -18,6 +18,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/cli/clitest"
 	"github.com/serin-dev/serin/internal/cli/cluster"
 	"github.com/serin-dev/serin/internal/cli/dashboard"
@@ -395,6 +396,23 @@ func TestOrdersApplyToWhatTheViewerSaw(t *testing.T) {
 		d = dashboard.Detail{}
 		s.next("release", &d)
 	}
+}
+
+func TestPromoteOfARolloutSkipsNoAnalysis(t *testing.T) {
+	w := clitest.NewFakeCluster(t, clitest.WebRollout)
+	p := open(t, w)
+	const webPath = "/api/v1/releases/rollout/shop/web"
+	web := w.Rollout("web")
+	w.Change(web, func() {
+		s := &web.Status
+		s.CurrentStepIndex, s.PauseConditions, s.ControllerPause, s.Phase = new(int32(2)), nil, false, argov1.RolloutPhaseProgressing
+	})
+	waittest.Until(t, "promote is refused during the analysis", func() error {
+		if a := actionAt(p, webPath, "promote", false); !strings.Contains(a.Refused, "step 3 of 5, and waits for no approval") {
+			return fmt.Errorf("the action is %+v", a)
+		}
+		return nil
+	})
 }
 
 func TestInvalidOrdersChangeNothing(t *testing.T) {
