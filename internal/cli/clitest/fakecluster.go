@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery"
 	discoveryfake "k8s.io/client-go/discovery/fake"
@@ -126,6 +128,13 @@ func NewFakeCluster(t testing.TB, manifests string) *FakeCluster {
 			review.Status.Allowed = strings.HasPrefix(review.Spec.User, "system:serviceaccount:flagger-system:") ||
 				strings.HasPrefix(review.Spec.User, "system:serviceaccount:argo-rollouts:")
 			return nil
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			err := c.Patch(ctx, obj, patch, opts...)
+			if err != nil && patch.Type() == types.JSONPatchType && strings.HasSuffix(err.Error(), "test failed") { // the fake client returns the error of a library
+				return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
+			}
+			return err
 		},
 		Watch: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
 			if err := w.requestError(scheme, list, ""); err != nil {

@@ -61,6 +61,8 @@ type PlannedCommand struct {
 
 	// answer is the command of the user about one gate, such as "approve confirm-rollout/sign-off"; empty: about the release.
 	answer string
+	// subject identifies what the command applies to, if Subject cannot derive it from the object.
+	subject string
 	// object is the observed object, and after a change the changed one.
 	object  client.Object
 	changes changes
@@ -116,7 +118,7 @@ func planFor(command Command, object client.Object) (p *PlannedCommand, err erro
 func (s *Session) SendCommand(ctx context.Context, p *PlannedCommand) error {
 	if p.workload != nil {
 		err := s.Client.Patch(ctx, p.workload.object, p.workload.patch, changes{dryRun: p.DryRun}.options())
-		if apierrors.IsConflict(err) {
+		if apierrors.IsConflict(err) || isFailedTest(err) {
 			return p.newError(ErrRefused, "has changed meanwhile: look at it, then repeat the command")
 		}
 		return p.describeWorkloadError(p.workload.object, err)
@@ -144,9 +146,19 @@ func (s *Session) SendCommand(ctx context.Context, p *PlannedCommand) error {
 	return p.newError(ErrUnreachable, "changes too often for a write: repeat the command")
 }
 
-// Subject identifies what the command applies to: a release or its step; for pause and resume, the object. A plan with another
-// subject is not what the user saw.
+// isFailedTest reports whether an object differs from what a JSON patch requires. Unlike the error about an invalid object, this one
+// names no kind.
+func isFailedTest(err error) bool {
+	var status apierrors.APIStatus
+	return apierrors.IsInvalid(err) && errors.As(err, &status) && (status.Status().Details == nil || status.Status().Details.Kind == "")
+}
+
+// Subject identifies what the command applies to: a release or its step; for undo, the revision that is left; for pause, resume and
+// other commands for workloads, the object. A plan with another subject is not what the user saw.
 func (p *PlannedCommand) Subject() string {
+	if p.subject != "" {
+		return p.subject
+	}
 	uid, verb := string(p.object.GetUID()), canaryVerbs[p.Command]
 	if verb == "" {
 		return uid

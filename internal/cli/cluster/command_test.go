@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
@@ -75,6 +76,22 @@ func TestAnAbortHasNoEffectOnceThePrimaryHasTheNewRevision(t *testing.T) {
 	w.Change(o, func() { o.Status.Serin.Intent = "finish" })
 	if _, err := w.Session.PlanCommand(t.Context(), cluster.Abort, "shop", cluster.Name{Name: "cart"}); !errors.Is(err, cluster.ErrNoEffect) {
 		t.Errorf("PlanCommand returns %v, want %v", err, cluster.ErrNoEffect)
+	}
+}
+
+func TestUndoReplacesTheTemplateThatItRead(t *testing.T) {
+	w := clitest.NewFakeCluster(t, clitest.WebRollout)
+	planned, err := w.Session.PlanUndo(t.Context(), "shop", cluster.Name{Name: "web"}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := w.Rollout("web")
+	w.Change(r, func() { r.Spec.Template.Spec.Containers[0].Image = "web:v3" })
+	if err := w.Session.SendCommand(t.Context(), planned); !errors.Is(err, cluster.ErrRefused) || !strings.Contains(err.Error(), "has changed meanwhile") {
+		t.Errorf("another version was deployed meanwhile: SendCommand returns %v, want %v", err, cluster.ErrRefused)
+	}
+	if image := w.Rollout("web").Spec.Template.Spec.Containers[0].Image; image != "web:v3" {
+		t.Errorf("the image is %s", image)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/cli/explain"
 )
 
 // This file contains the commands that change the pod template of a release, or replace its pods.
@@ -159,9 +160,37 @@ func (s *Session) PlanUndo(ctx context.Context, namespace string, name Name, rev
 	}
 	p.Command += Command(fmt.Sprintf(" to revision %d", revision))
 	p.Effect = fmt.Sprintf("will return to revision %d", revision)
+	p.subject = undoSubject(r, currentHash(r, revisions))
+	path := "/" + strings.Join(template.path, "/")
 	return p, p.patchWorkload(template.object, types.JSONPatchType, []any{
-		map[string]any{"op": "replace", "path": "/" + strings.Join(template.path, "/"), "value": earlier},
+		map[string]any{"op": "test", "path": path, "value": current}, // another user may have changed it meanwhile
+		map[string]any{"op": "replace", "path": path, "value": earlier},
 	})
+}
+
+// UndoSubject returns the Subject of the undo of a Rollout in its observed state; empty for another kind.
+func UndoSubject(observed explain.Observation) string {
+	r, ok := objectOf(observed).(*argov1.Rollout)
+	if !ok {
+		return ""
+	}
+	return undoSubject(r, r.Status.CurrentPodHash)
+}
+
+func undoSubject(r *argov1.Rollout, hash string) string { return string(r.UID) + "/" + hash }
+
+// currentHash returns the hash of the revision that an undo leaves. That is the newest one, which the status does not contain yet
+// when an earlier revision has just become the newest again.
+func currentHash(r *argov1.Rollout, revisions map[int64]*unstructured.Unstructured) string {
+	newest, exists := int64(0), false
+	for number, set := range revisions {
+		newest = max(newest, number)
+		exists = exists || set.GetLabels()[argov1.PodTemplateHashLabel] == r.Status.CurrentPodHash
+	}
+	if !exists { // the new revision has no ReplicaSet yet
+		return r.Status.CurrentPodHash
+	}
+	return revisions[newest].GetLabels()[argov1.PodTemplateHashLabel]
 }
 
 // revisionsOf returns the ReplicaSets of a Rollout by their revisions.

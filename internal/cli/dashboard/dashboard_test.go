@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/utils/clock"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
@@ -398,6 +399,32 @@ func TestOrdersApplyToWhatTheViewerSaw(t *testing.T) {
 	}
 }
 
+// Two viewers see the same bad revision and choose undo: the second one must not bring it back.
+func TestUndoLeavesTheRevisionThatTheViewerSaw(t *testing.T) {
+	w := clitest.NewFakeCluster(t, clitest.WebRollout)
+	p := open(t, w)
+	const webPath = "/api/v1/releases/rollout/shop/web"
+	order := dashboard.Order{Verb: "undo", Run: actionAt(p, webPath, "undo", false).Run}
+	if code, text := p.send(http.MethodPost, webPath+"/orders", order); code != http.StatusAccepted {
+		t.Fatalf("the first undo: got %d %s", code, text)
+	}
+	again := func(when string) {
+		t.Helper()
+		code, text := p.send(http.MethodPost, webPath+"/orders", order)
+		if image := w.Rollout("web").Spec.Template.Spec.Containers[0].Image; code != http.StatusConflict || image != "web:v1" {
+			t.Errorf("the second undo %s: got %d %s and image %s", when, code, text, image)
+		}
+	}
+	again("at once")
+	rs := &appsv1.ReplicaSet{}
+	rs.Namespace, rs.Name = "shop", "web-old"
+	w.Change(rs, func() { rs.Annotations[argov1.RevisionAnnotation] = "3" })
+	again("when the previous revision is the newest")
+	web := w.Rollout("web")
+	w.Change(web, func() { web.Status.CurrentPodHash = "old" })
+	again("when the status contains it")
+}
+
 func TestPromoteOfARolloutSkipsNoAnalysis(t *testing.T) {
 	w := clitest.NewFakeCluster(t, clitest.WebRollout)
 	p := open(t, w)
@@ -429,6 +456,7 @@ func TestInvalidOrdersChangeNothing(t *testing.T) {
 		{cartPath, dashboard.Order{Verb: "delete", Run: run}, http.StatusBadRequest, `no verb \"delete\"`},
 		{cartPath, dashboard.Order{Verb: "abort", Full: true, Run: run}, http.StatusBadRequest, "no verb"},
 		{cartPath, dashboard.Order{Verb: "abort"}, http.StatusBadRequest, "requires run"},
+		{cartPath, dashboard.Order{Verb: "undo"}, http.StatusBadRequest, "requires run"},
 		{cartPath, dashboard.Order{Verb: "approve", Run: run}, http.StatusBadRequest, "requires gate"},
 		{cartPath, dashboard.Order{Verb: "approve", Gate: "sign-off", Run: run}, http.StatusConflict, "waits for no approval"},
 		{cartPath, dashboard.Order{Verb: "retry", Run: run}, http.StatusConflict, "did not fail"},

@@ -182,7 +182,7 @@ func actionsFor(observed explain.Observation, r *explain.Release) []Action {
 		out = append(out, action)
 	}
 	if r.Kind == explain.KindRollout {
-		out = append(out, Action{Verb: "undo", Effect: "returns to the template of the previous revision, as a new release", Needs: needsOf(cluster.Undo, observed), Confirm: true})
+		out = append(out, Action{Verb: "undo", Effect: "returns to the template of the previous revision, as a new release", Needs: needsOf(cluster.Undo, observed), Confirm: true, Run: cluster.UndoSubject(observed)})
 	}
 	return append(out, Action{Verb: "restart", Effect: restartEffect(r.Kind), Needs: needsOf(cluster.Restart, observed), Confirm: true})
 }

@@ -217,8 +217,12 @@ func carryOut(ctx context.Context, session *cluster.Session, key explain.Key, or
 // planOrder plans the command of an order. A command that depends on what the viewer saw must name it.
 func planOrder(ctx context.Context, session *cluster.Session, key explain.Key, order Order) (*cluster.PlannedCommand, error) {
 	name := nameOf(key)
+	errNoRun := fmt.Errorf("%w: %s requires run, which identifies what you saw", errInvalidOrder, order.Verb)
 	switch order.Verb {
 	case "undo":
+		if order.Run == "" {
+			return nil, errNoRun
+		}
 		return session.PlanUndo(ctx, key.Namespace, name, 0)
 	case "restart":
 		return session.PlanRestart(ctx, key.Namespace, name, 0)
@@ -233,7 +237,7 @@ func planOrder(ctx context.Context, session *cluster.Session, key explain.Key, o
 			continue
 		}
 		if order.Run == "" {
-			return nil, fmt.Errorf("%w: %s requires run, which identifies what you saw", errInvalidOrder, order.Verb)
+			return nil, errNoRun
 		}
 		return session.PlanCommand(ctx, c.command, key.Namespace, name)
 	}
