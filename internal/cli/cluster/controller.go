@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
@@ -42,23 +43,58 @@ type controllers struct {
 
 // findControllers finds the controllers of the releases. It returns no error, but records the kinds that could not be read.
 func (s *Session) findControllers(ctx context.Context, objects []client.Object) controllers {
-	out := controllers{
-		flags: parseFlags(s.ControllerFlags), flagsSpecified: s.ControllerFlags != nil,
-		isPermitted: (&watching.Permissions{Client: s.Client, Clock: s.Clock}).IsPermitted,
-	}
+	out := s.newControllers()
 	if err := s.findDeployments(ctx, &out); err != nil {
 		out.unread = append(out.unread, "Deployments")
 	}
+	if err := s.readRunning(ctx, &out, objects); err != nil {
+		out.unread = append(out.unread, "Leases")
+	}
+	return out
+}
+
+func (s *Session) newControllers() controllers {
+	return controllers{
+		flags: parseFlags(s.ControllerFlags), flagsSpecified: s.ControllerFlags != nil,
+		isPermitted: (&watching.Permissions{Client: s.Client, Clock: s.Clock}).IsPermitted,
+	}
+}
+
+// readRunning reads the Leases of controllers, and determines the flags of the one that acts on the releases.
+func (s *Session) readRunning(ctx context.Context, out *controllers, objects []client.Object) error {
 	if !out.flags.known {
 		out.flags = out.flagsFor(objects)
 	}
-	if err := s.readLeases(ctx, &out, objects); err != nil {
-		out.unread = append(out.unread, "Leases")
-	}
+	err := s.readLeases(ctx, out, objects)
 	if !out.flags.known {
 		out.flags = out.announcedFlags(objects, s.Clock.Now())
 	}
-	return out
+	return err
+}
+
+// readControllersAgain reads the Deployments of known controllers and all Leases. Reading all Deployments of a cluster again would be
+// expensive.
+func (s *Session) readControllersAgain(ctx context.Context, known controllers, objects []client.Object) (controllers, error) {
+	out := s.newControllers()
+	if slices.Contains(known.unread, "Deployments") {
+		out.unread = append(out.unread, "Deployments")
+	}
+	for _, one := range slices.Concat(known.serins, known.flaggers, known.argos) {
+		var d appsv1.Deployment
+		switch err := s.Client.Get(ctx, client.ObjectKey{Namespace: one.Namespace, Name: one.Name}, &d); {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return known, err
+		default:
+			out.addIfController(&d)
+		}
+	}
+	err := s.readRunning(ctx, &out, objects)
+	if isForbidden(err) {
+		out.unread = append(out.unread, "Leases")
+		err = nil
+	}
+	return out, err
 }
 
 // announcedFlags returns the flags that the Serin of one of the objects announces on its Lease; the defaults if there is none. A

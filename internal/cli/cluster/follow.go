@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -46,13 +47,15 @@ const (
 	// minRetryDelay and maxRetryDelay are the first and the longest delay between attempts to connect.
 	minRetryDelay = time.Second
 	maxRetryDelay = 15 * time.Second
+	// maxControllerAge is the age at which the state of the controllers is read again.
+	maxControllerAge = 30 * time.Second
 )
 
 // maxEvents is the maximum number of events of one release.
 const maxEvents = 100
 
 // Follow observes the selected releases whenever they or related objects change, and passes every state to emit until the context
-// is done or emit returns false. It polls only for the end of another controller. If the cluster becomes unreachable later, the
+// is done or emit returns false. It polls only for the end of another controller, and during a release for that of its own. If the cluster becomes unreachable later, the
 // state contains the interruption; only a failure of the first observation is an error: ErrNotFound, ErrAmbiguous,
 // ErrUnreachable.
 func (s *Session) Follow(ctx context.Context, sel Selection, emit func(State) (more bool)) error {
@@ -74,8 +77,7 @@ func (s *Session) Follow(ctx context.Context, sel Selection, emit func(State) (m
 	}
 	defer f.group.Wait() //nolint:errcheck // streams return no error
 	defer cancel()
-	f.controllers = s.findControllers(ctx, found.objects)
-	f.controller = f.controllers.summary(found.objects, s.Clock.Now())
+	f.searchControllers(ctx, found.objects)
 	for _, kind := range sel.Kinds {
 		f.stream(ctx, plural(string(kind)), newObjectList(kind), client.InNamespace(sel.Namespace))
 		f.stream(ctx, eventStreamPrefix+plural(string(kind)), &corev1.EventList{}, eventOptions(sel, kind)...)
@@ -126,6 +128,9 @@ type follower struct {
 	streams          map[string]bool
 	controllers      controllers
 	controller       explain.Controller
+	// controllersRead is the time at which the controllers were read. searched is the result of the last search of the cluster.
+	controllersRead time.Time
+	searched        explain.ControllerState
 	// listed contains the kinds of releases whose stream has sent all existing objects.
 	listed map[explain.Kind]bool
 }
@@ -148,9 +153,12 @@ type streamChange struct {
 }
 
 func (f *follower) run(ctx context.Context) error {
-	var due <-chan time.Time
+	var due, outdated <-chan time.Time
 	wait := minRetryDelay
 	for {
+		if outdated == nil && f.hasProgress() { // no event reports that a controller has stopped
+			outdated = f.Clock.After(maxControllerAge)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -159,6 +167,15 @@ func (f *follower) run(ctx context.Context) error {
 				return describeError("watch "+c.stream+inNamespace(f.sel.Namespace), c.err, kind)
 			}
 			if f.record(c) && f.synced() && !f.emitState() {
+				return nil
+			}
+			if len(f.changed) > 0 && due == nil {
+				due = f.Clock.After(batchDelay)
+			}
+		case <-outdated:
+			outdated = nil
+			before := f.controller
+			if f.refreshControllers(ctx); f.controller != before && !f.emitState() {
 				return nil
 			}
 			if len(f.changed) > 0 && due == nil {
@@ -206,6 +223,51 @@ func (f *follower) hasOtherController() bool {
 		}
 	}
 	return false
+}
+
+// hasProgress reports whether one of the releases is in progress.
+func (f *follower) hasProgress() bool {
+	for _, observation := range f.observed {
+		if observation.QueueEntry().InProgress {
+			return true
+		}
+	}
+	return false
+}
+
+// searchControllers finds the controllers of releases in the whole cluster.
+func (f *follower) searchControllers(ctx context.Context, objects []client.Object) {
+	f.useControllers(f.findControllers(ctx, objects), objects)
+	f.searched = f.controller.State
+}
+
+// refreshControllers reads the controllers again if they were not read for a while, and searches for others if the result is another
+// one. If they cannot be read, those that were found remain.
+func (f *follower) refreshControllers(ctx context.Context) {
+	if f.Clock.Since(f.controllersRead) < maxControllerAge {
+		return
+	}
+	all := slices.Collect(maps.Values(f.objects))
+	again, err := f.readControllersAgain(ctx, f.controllers, all)
+	if err != nil {
+		return
+	}
+	f.useControllers(again, all)
+	if f.controller.State != f.searched {
+		f.searchControllers(ctx, all)
+	}
+}
+
+// useControllers replaces the controllers. If the acting one has other flags, all releases are observed again.
+func (f *follower) useControllers(found controllers, objects []client.Object) {
+	isSame := reflect.DeepEqual(f.controllers.flags, found.flags)
+	f.controllers, f.controllersRead = found, f.Clock.Now()
+	f.controller = found.summary(objects, f.controllersRead)
+	for key := range f.objects {
+		if !isSame {
+			f.changed[key] = true
+		}
+	}
 }
 
 // emitState passes the state to the caller unless a release has not been observed yet. It reports whether the caller wants more.
@@ -430,10 +492,9 @@ func (f *follower) streamTargets(ctx context.Context, kind schema.GroupVersionKi
 // observe observes the changed releases, and those on which another controller acts.
 func (f *follower) observe(ctx context.Context) error {
 	if f.hasOtherController() || slices.ContainsFunc(slices.Collect(maps.Keys(f.changed)), f.eventNamesOtherController) {
-		all := slices.Collect(maps.Values(f.objects))
-		f.controllers = f.findControllers(ctx, all)
-		f.controller = f.controllers.summary(all, f.Clock.Now())
+		f.searchControllers(ctx, slices.Collect(maps.Values(f.objects)))
 	}
+	f.refreshControllers(ctx)
 	for key, observation := range f.observed {
 		if observation.Shared().OtherController.Sign != "" {
 			f.changed[key] = true

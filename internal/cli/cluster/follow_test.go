@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/cli/clitest"
 	"github.com/serin-dev/serin/internal/cli/cluster"
 	"github.com/serin-dev/serin/internal/cli/explain"
@@ -121,6 +122,78 @@ func TestFollowReportsEveryChange(t *testing.T) {
 		}
 		if f.waitUntilIdle(); len(f.last.Releases) != 0 {
 			t.Errorf("a deleted release is still reported")
+		}
+	})
+}
+
+// stopSerin scales Serin to zero.
+func stopSerin(t *testing.T, w *clitest.FakeCluster) {
+	t.Helper()
+	d := &appsv1.Deployment{}
+	d.Namespace, d.Name = "serin-system", "serin"
+	w.Change(d, func() { d.Spec.Replicas, d.Status = ptr.To[int32](0), appsv1.DeploymentStatus{} })
+}
+
+// During a release, no change of a release may follow the end of the controller.
+func TestFollowReportsThatTheControllerHasStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := clitest.NewFakeCluster(t, clitest.Cart+clitest.SerinDeployment)
+		f := startFollow(t, w, cluster.Selection{Namespace: "shop"})
+		defer f.end(t)
+		if got := f.last.Controller; got.State != explain.Running {
+			t.Fatalf("first state: %v", got)
+		}
+		stopSerin(t, w)
+		time.Sleep(time.Hour)
+		if f.waitUntilIdle(); f.last.Controller.State != explain.NotFound {
+			t.Errorf("an hour after the controller has stopped: %v", f.last.Controller)
+		}
+		d := &appsv1.Deployment{}
+		d.Namespace, d.Name = "serin-system", "serin"
+		w.Change(d, func() { d.Status.ReadyReplicas = 1 })
+		time.Sleep(time.Minute)
+		if f.waitUntilIdle(); f.last.Controller.State != explain.Running {
+			t.Errorf("a minute after the controller has started: %v", f.last.Controller)
+		}
+	})
+}
+
+// An idle release causes no requests, so the end of the controller is noticed at the next change.
+func TestFollowReadsTheControllersAtAChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := clitest.NewFakeCluster(t, clitest.Cart+clitest.SerinDeployment)
+		c := w.Canary("cart")
+		w.Change(c, func() { c.Status.Phase = flaggerv1.CanaryPhaseSucceeded })
+		f := startFollow(t, w, cluster.Selection{Namespace: "shop"})
+		defer f.end(t)
+		stopSerin(t, w)
+		requests := 0
+		w.CountRequests(func() { requests++ })
+		time.Sleep(time.Hour)
+		if f.waitUntilIdle(); requests > 0 {
+			t.Errorf("an idle release caused %d requests", requests)
+		}
+		w.Change(c, func() { c.Labels = map[string]string{"team": "shop"} })
+		if f.waitUntilIdle(); f.last.Controller.State != explain.NotFound {
+			t.Errorf("after a change: %v", f.last.Controller)
+		}
+	})
+}
+
+func TestFollowUsesChangedFlags(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := clitest.NewFakeCluster(t, clitest.Cart+clitest.SerinDeployment)
+		f := startFollow(t, w, cluster.Selection{Namespace: "shop"})
+		defer f.end(t)
+		before := f.last.Releases[0]
+		d := &appsv1.Deployment{}
+		d.Namespace, d.Name = "serin-system", "serin"
+		w.Change(d, func() {
+			d.Spec.Template.Spec.Containers[0].Args = append(d.Spec.Template.Spec.Containers[0].Args, "-drain-delay=1m")
+		})
+		time.Sleep(time.Minute)
+		if f.waitUntilIdle(); f.last.Releases[0] == before {
+			t.Error("the release was not observed again")
 		}
 	})
 }
