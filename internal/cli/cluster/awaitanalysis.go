@@ -19,7 +19,7 @@ func (s *Session) AwaitTermination(ctx context.Context, p *PlannedCommand) (phas
 		return phase, nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	f := &follower{Session: s, changes: make(chan streamChange, 1), streams: map[string]bool{}}
+	f := &follower{Session: s, changes: make(chan streamChange, 1), streams: map[string]context.CancelFunc{}}
 	defer f.group.Wait() //nolint:errcheck // streams return no error
 	defer cancel()
 	// A permission for the object alone permits this selection, but not the watch of all objects.

@@ -322,7 +322,7 @@ func (s *Session) checkRelease(ctx context.Context, object client.Object, reques
 		return check.Section{}, err
 	}
 	events, _ := s.events(ctx, Selection{Namespace: object.GetNamespace(), Names: []Name{{Kind: keyOf(object).Kind, Name: object.GetName()}}})
-	other := found.otherControllerFor(ctx, object, events[keyOf(object)], s.Clock.Now())
+	other := found.otherControllerFor(ctx, object, oldestFirst(events[keyOf(object)], object.GetUID()), s.Clock.Now())
 	switch object := object.(type) {
 	case *flaggerv1.Canary:
 		observed, err := s.observeCanary(ctx, reader, object, found.flags)

@@ -72,8 +72,8 @@ func (s *Session) Follow(ctx context.Context, sel Selection, emit func(State) (m
 	f := &follower{
 		Session: s, sel: sel, emit: emit, unread: found.unread, changes: make(chan streamChange, 64),
 		objects: map[explain.Key]client.Object{}, observed: map[explain.Key]explain.Observation{},
-		events: map[explain.Key]map[string]explain.Event{}, changed: map[explain.Key]bool{}, related: newRelations(),
-		interrupted: map[string]error{}, streams: map[string]bool{}, listed: map[explain.Kind]bool{},
+		events: map[explain.Key]map[string]involvedEvent{}, changed: map[explain.Key]bool{}, related: newRelations(),
+		interrupted: map[string]error{}, streams: map[string]context.CancelFunc{}, users: map[string]map[explain.Key]bool{}, listed: map[explain.Kind]bool{},
 	}
 	defer f.group.Wait() //nolint:errcheck // streams return no error
 	defer cancel()
@@ -116,7 +116,7 @@ type follower struct {
 	// observed contains the observation of each release with its events.
 	observed map[explain.Key]explain.Observation
 	// events contains the events of each release by their names.
-	events map[explain.Key]map[string]explain.Event
+	events map[explain.Key]map[string]involvedEvent
 	// changed contains the releases that must be observed again.
 	changed map[explain.Key]bool
 	// related are the objects that belong to each release.
@@ -125,9 +125,11 @@ type follower struct {
 	// the first interruption.
 	interrupted      map[string]error
 	interruptedSince time.Time
-	streams          map[string]bool
-	controllers      controllers
-	controller       explain.Controller
+	// streams end the streams, by their names. users are the releases for which a stream is open; none: it is open until the end.
+	streams     map[string]context.CancelFunc
+	users       map[string]map[explain.Key]bool
+	controllers controllers
+	controller  explain.Controller
 	// controllersRead is the time at which the controllers were read. searched is the result of the last search of the cluster.
 	controllersRead time.Time
 	searched        explain.ControllerState
@@ -308,6 +310,9 @@ const unreachablePrefix = "The cluster does not respond"
 
 // record records a change, and reports whether it changes the state before the next observation.
 func (f *follower) record(c streamChange) bool {
+	if f.streams[c.stream] == nil {
+		return false // it has ended
+	}
 	if c.err != nil {
 		if len(f.interrupted) == 0 {
 			f.interruptedSince = f.Clock.Now()
@@ -377,23 +382,57 @@ func (f *follower) forget(key explain.Key) {
 	delete(f.objects, key)
 	delete(f.observed, key)
 	delete(f.changed, key)
+	delete(f.events, key)
 	f.related.set(key, nil)
+	for name, users := range f.users {
+		if delete(users, key); len(users) == 0 {
+			f.streams[name]()
+			delete(f.streams, name)
+			delete(f.users, name)
+			delete(f.interrupted, name)
+		}
+	}
+}
+
+// streamFor starts a stream that ends when none of its releases remains.
+func (f *follower) streamFor(ctx context.Context, key explain.Key, name string, list client.ObjectList, namespace string) {
+	f.stream(ctx, name, list, client.InNamespace(namespace))
+	if f.users[name] == nil {
+		f.users[name] = map[explain.Key]bool{}
+	}
+	f.users[name][key] = true
+}
+
+// eventsOf returns the events of a release, without those of a former one with its name.
+func (f *follower) eventsOf(key explain.Key) []explain.Event {
+	object := f.objects[key]
+	if object == nil {
+		return nil
+	}
+	return oldestFirst(f.events[key], object.GetUID())
 }
 
 func (f *follower) recordEvents(c streamChange) bool {
 	involved := map[explain.Key]bool{}
 	for _, object := range append(c.all, c.object) {
 		event, ok := object.(*corev1.Event)
-		if !ok || c.deleted {
+		if !ok {
+			continue
+		}
+		key := involvedKey(event)
+		if c.deleted {
+			if f.objects[key] == nil {
+				delete(f.events, key)
+			}
 			continue
 		}
 		if own := addEvent(f.events, event); len(own) > maxEvents {
 			dropOldest(own)
 		}
-		involved[explain.Key{Kind: explain.Kind(event.InvolvedObject.Kind), Namespace: event.InvolvedObject.Namespace, Name: event.InvolvedObject.Name}] = true
+		involved[key] = true
 	}
 	for key := range involved {
-		events := oldestFirst(f.events[key])
+		events := f.eventsOf(key)
 		if observed := f.observed[key]; observed != nil {
 			shared := observed.Shared()
 			shared.Events = events
@@ -406,7 +445,7 @@ func (f *follower) recordEvents(c streamChange) bool {
 	return true
 }
 
-func dropOldest(events map[string]explain.Event) {
+func dropOldest(events map[string]involvedEvent) {
 	oldest := ""
 	for name, event := range events {
 		if oldest == "" || event.At.Before(events[oldest].At) {
@@ -511,13 +550,13 @@ func (f *follower) observe(ctx context.Context) error {
 	for _, one := range observed {
 		key := one.Key()
 		shared := one.Shared()
-		shared.Events = oldestFirst(f.events[key])
+		shared.Events = f.eventsOf(key)
 		shared.OtherController = f.controllers.otherControllerFor(ctx, objectOf(one), shared.Events, f.Clock.Now())
 		f.observed[key] = one.WithShared(shared)
 		f.relate(key)
 		delete(f.changed, key)
 		if len(shared.UnreadyPods) > 0 { // the reason may change without any change of the workload
-			f.stream(ctx, "Pods"+inNamespace(key.Namespace), metadataList("", "v1", podKind), client.InNamespace(key.Namespace))
+			f.streamFor(ctx, key, "Pods"+inNamespace(key.Namespace), metadataList("", "v1", podKind), key.Namespace)
 		}
 		if c, is := one.(*explain.Canary); is {
 			f.streamAround(ctx, c)
@@ -528,7 +567,7 @@ func (f *follower) observe(ctx context.Context) error {
 
 // eventNamesOtherController reports whether the last event of a release names another controller.
 func (f *follower) eventNamesOtherController(key explain.Key) bool {
-	return otherControllerInEvents(oldestFirst(f.events[key])) != ""
+	return otherControllerInEvents(f.eventsOf(key)) != ""
 }
 
 // streamAround starts streams of the kinds of workloads and routes of a Canary.
@@ -537,7 +576,7 @@ func (f *follower) streamAround(ctx context.Context, observed *explain.Canary) {
 		f.streamTargets(ctx, target.Kind)
 	}
 	for _, ref := range routeRefs(f.controllers.flags.Routers(), observed.Object, observed.Snapshot.Plan.Provider) {
-		f.stream(ctx, plural(ref.GVK.Kind)+inNamespace(ref.Namespace), metadataList(ref.GVK.Group, ref.GVK.Version, ref.GVK.Kind), client.InNamespace(ref.Namespace))
+		f.streamFor(ctx, observed.Key(), plural(ref.GVK.Kind)+inNamespace(ref.Namespace), metadataList(ref.GVK.Group, ref.GVK.Version, ref.GVK.Kind), ref.Namespace)
 	}
 }
 
@@ -547,12 +586,12 @@ func metadataList(group, version, kind string) client.ObjectList {
 	return list
 }
 
-// stream starts a stream of one kind that reconnects until the follower ends. A second call with the same name has no effect.
+// stream starts a stream of one kind that reconnects until the follower ends it. A second call with the same name has no effect.
 func (f *follower) stream(ctx context.Context, name string, list client.ObjectList, options ...client.ListOption) {
-	if f.streams[name] {
+	if f.streams[name] != nil {
 		return
 	}
-	f.streams[name] = true
+	ctx, f.streams[name] = context.WithCancel(ctx)
 	send := func(c streamChange) {
 		c.stream = name
 		select {

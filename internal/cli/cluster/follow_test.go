@@ -3,6 +3,8 @@ package cluster_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
@@ -194,6 +197,84 @@ func TestFollowUsesChangedFlags(t *testing.T) {
 		time.Sleep(time.Minute)
 		if f.waitUntilIdle(); f.last.Releases[0] == before {
 			t.Error("the release was not observed again")
+		}
+	})
+}
+
+// Canaries of preview environments come and go, each in its own namespace.
+func TestFollowEndsTheStreamsOfDeletedReleases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := clitest.NewFakeCluster(t, clitest.Cart)
+		f := startFollow(t, w, cluster.Selection{})
+		defer f.end(t)
+		preview := func(number int) {
+			t.Helper()
+			c := w.Canary("cart")
+			c.ResourceVersion, c.UID, c.Namespace = "", "", fmt.Sprintf("preview-%d", number)
+			if err := w.Admin.Create(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+			f.waitUntilIdle()
+			if err := w.Admin.Delete(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+			f.waitUntilIdle()
+		}
+		preview(0) // the streams of kinds remain
+		before := runtime.NumGoroutine()
+		for i := range 20 {
+			preview(i + 1)
+		}
+		if after := runtime.NumGoroutine(); after > before || len(f.last.Releases) != 1 {
+			t.Errorf("%d releases, %d goroutines before and %d after 20 releases came and went", len(f.last.Releases), before, after)
+		}
+	})
+}
+
+func TestFollowOmitsEventsOfAFormerRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := clitest.NewFakeCluster(t, clitest.Cart)
+		f := startFollow(t, w, cluster.Selection{Namespace: "shop"})
+		defer f.end(t)
+		createEvent := func(name string, uid types.UID) {
+			t.Helper()
+			event := &corev1.Event{
+				ObjectMeta:     metav1.ObjectMeta{Namespace: "shop", Name: name},
+				InvolvedObject: corev1.ObjectReference{Kind: "Canary", Namespace: "shop", Name: "cart", UID: uid},
+				Message:        name, LastTimestamp: metav1.NewTime(w.Session.Clock.Now()),
+			}
+			if err := w.Admin.Create(t.Context(), event); err != nil {
+				t.Fatal(err)
+			}
+		}
+		createEvent("cart.former", "former")
+		c := w.Canary("cart")
+		createEvent("cart.own", c.UID)
+		if err := w.Admin.Delete(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		f.waitUntilIdle()
+		c.ResourceVersion, c.UID = "", "recreated"
+		if err := w.Admin.Create(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		createEvent("cart.recreated", "recreated")
+		f.waitUntilIdle()
+		var got []string
+		for _, event := range f.last.Releases[0].Describe(w.Session.Clock.Now()).Events {
+			got = append(got, event.Message)
+		}
+		if !slices.Equal(got, []string{"cart.recreated"}) {
+			t.Errorf("the events of the release are %q", got)
+		}
+		seen, err := w.Session.Observe(t.Context(), cluster.Selection{Namespace: "shop"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, event := range seen.Releases[0].Describe(w.Session.Clock.Now()).Events {
+			if event.Message == "cart.own" || event.Message == "cart.former" {
+				t.Errorf("Observe returns the event %q", event.Message)
+			}
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
@@ -54,7 +55,7 @@ func (s *Session) Observe(ctx context.Context, sel Selection) (Observations, err
 	}
 	for i, one := range observed {
 		shared := one.Shared()
-		shared.Events = events[one.Key()]
+		shared.Events = oldestFirst(events[one.Key()], objectOf(one).GetUID())
 		shared.Unread = append(shared.Unread, unread...)
 		shared.OtherController = controllers.otherControllerFor(ctx, objectOf(one), shared.Events, s.Clock.Now())
 		observed[i] = one.WithShared(shared)
@@ -221,8 +222,8 @@ func assumeConfiguration(s *canary.Snapshot) {
 
 // events returns the Kubernetes events about the selected releases, oldest first, and a message if they cannot be read. That is no
 // error, because no decision depends on events.
-func (s *Session) events(ctx context.Context, sel Selection) (map[explain.Key][]explain.Event, []string) {
-	out := map[explain.Key][]explain.Event{}
+func (s *Session) events(ctx context.Context, sel Selection) (map[explain.Key]map[string]involvedEvent, []string) {
+	out := map[explain.Key]map[string]involvedEvent{}
 	for _, kind := range sel.kindsOrDefault() {
 		var list corev1.EventList
 		switch err := s.Client.List(ctx, &list, eventOptions(sel, kind)...); {
@@ -231,24 +232,31 @@ func (s *Session) events(ctx context.Context, sel Selection) (map[explain.Key][]
 		case err != nil:
 			return nil, []string{"Events" + inNamespace(sel.Namespace) + " cannot be read: " + err.Error() + "."}
 		}
-		byKey := map[explain.Key]map[string]explain.Event{}
 		for i := range list.Items {
-			addEvent(byKey, &list.Items[i])
-		}
-		for key, events := range byKey {
-			out[key] = oldestFirst(events)
+			addEvent(out, &list.Items[i])
 		}
 	}
 	return out, nil
 }
 
+// involvedEvent is an event with the UID of the release that it is about; empty: unknown.
+type involvedEvent struct {
+	explain.Event
+
+	uid types.UID
+}
+
+func involvedKey(e *corev1.Event) explain.Key {
+	return explain.Key{Kind: explain.Kind(e.InvolvedObject.Kind), Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name}
+}
+
 // addEvent adds an event to the events of its release, and returns those events by their names.
-func addEvent(byKey map[explain.Key]map[string]explain.Event, e *corev1.Event) (own map[string]explain.Event) {
-	key := explain.Key{Kind: explain.Kind(e.InvolvedObject.Kind), Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name}
+func addEvent(byKey map[explain.Key]map[string]involvedEvent, e *corev1.Event) (own map[string]involvedEvent) {
+	key := involvedKey(e)
 	if byKey[key] == nil {
-		byKey[key] = map[string]explain.Event{}
+		byKey[key] = map[string]involvedEvent{}
 	}
-	byKey[key][e.Name] = newEvent(e)
+	byKey[key][e.Name] = involvedEvent{newEvent(e), e.InvolvedObject.UID}
 	return byKey[key]
 }
 
@@ -269,15 +277,17 @@ func newEvent(e *corev1.Event) explain.Event {
 	return explain.Event{At: at.UTC(), Type: e.Type, Message: e.Message, Count: int(e.Count), ByUser: e.Reason == userActionReason}
 }
 
-// oldestFirst sorts events by their time, which has whole seconds only, and then by their names, which contain a more precise time
-// in the format of all known writers.
-func oldestFirst(events map[string]explain.Event) []explain.Event {
+// oldestFirst returns the events about the release with a UID, without those of a former one with its name. It sorts them by their
+// time, which has whole seconds only, and then by their names, which contain a more precise time in the format of all known writers.
+func oldestFirst(events map[string]involvedEvent, uid types.UID) []explain.Event {
 	names := slices.SortedFunc(maps.Keys(events), func(a, b string) int {
 		return cmp.Or(events[a].At.Compare(events[b].At), strings.Compare(a, b))
 	})
-	out := make([]explain.Event, 0, len(names))
+	var out []explain.Event
 	for _, name := range names {
-		out = append(out, events[name])
+		if event := events[name]; event.uid == uid || event.uid == "" {
+			out = append(out, event.Event)
+		}
 	}
 	return out
 }
