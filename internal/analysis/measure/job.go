@@ -3,11 +3,14 @@ package measure
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -98,6 +101,8 @@ func (j *Jobs) startJob(ctx context.Context, run *argov1.AnalysisRun, m argov1.M
 			return analysis.MeasurementResult{}, fmt.Errorf("create Job %s.%s: %w", job.Name, job.Namespace, err)
 		case existing.Labels[RunUIDLabel] != string(run.UID):
 			return analysis.MeasurementResult{}, fmt.Errorf("Job %s.%s exists and does not belong to this AnalysisRun: delete it", job.Name, job.Namespace) //nolint:staticcheck // a kind
+		case existing.Annotations[MetricNameAnnotation] != m.Name: // its result would be that of the other metric
+			return analysis.MeasurementResult{}, fmt.Errorf("Job %s.%s exists and belongs to another metric: delete it", job.Name, job.Namespace) //nolint:staticcheck // a kind
 		}
 	}
 	return analysis.MeasurementResult{
@@ -138,11 +143,15 @@ func addEntries(old map[string]string, added ...string) map[string]string {
 	return out
 }
 
-// newJobName returns a name that consists of the run, the metric and the number. The metric is truncated if the name
-// would be too long.
+// newJobName returns a name that consists of the run, the metric and the number. If the name would be too long, a hash replaces
+// the end of the metric: metrics of one run that differ only there have different Jobs.
 func newJobName(run, metric string, number int) string {
 	if maxLength := maxJobName - len(fmt.Sprintf("%s..%d", run, number)); len(metric) > maxLength {
-		metric = metric[:max(maxLength, 0)]
+		sum := sha256.Sum256([]byte(metric))
+		hash := hex.EncodeToString(sum[:4])
+		// A label of a domain name ends with a letter or digit; "x.-hash" would contain one that does not.
+		beginning := strings.TrimRight(metric[:max(maxLength-len(hash)-1, 0)], ".-")
+		metric = strings.TrimLeft(beginning+"-"+hash, "-")
 	}
 	return fmt.Sprintf("%s.%s.%d", run, metric, number)
 }

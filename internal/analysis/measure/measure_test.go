@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -569,20 +570,64 @@ func TestOnlyTheTerminatedJobIsDeleted(t *testing.T) {
 	}
 }
 
-func TestJobNamesFitIntoALabel(t *testing.T) {
-	b := newHarness(t, nil)
-	metric := jobMetric()
+// jobNames measures metrics of one run with the provider job, and returns the names of their Jobs.
+func (b *harness) jobNames(number int, metrics ...string) []string {
+	b.t.Helper()
 	run := &argov1.AnalysisRun{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "run", UID: runUID}}
-	metric.Name = strings.Repeat("long", 20)
-	run.Spec.Metrics = []argov1.Metric{metric}
-	if err := b.client.Create(t.Context(), run); err != nil {
-		t.Fatal(err)
+	for _, name := range metrics {
+		m := jobMetric()
+		m.Name = name
+		run.Spec.Metrics = append(run.Spec.Metrics, m)
 	}
-	key := queryrunner.Key{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "run"}, UID: runUID}
-	answer := b.measurer.Measure(t.Context(), key, release.Query{Request: analysis.MeasurementRequest{Metric: metric, Number: 123}})
-	name := answer.Detail.(analysis.MeasurementResult).Metadata["job-name"]
-	if len(name) != 63 || !strings.HasSuffix(name, ".123") {
-		t.Errorf("the name %q has %d characters, want 63 and the suffix .123", name, len(name))
+	if err := b.client.Create(b.t.Context(), run); err != nil {
+		b.t.Fatal(err)
+	}
+	var names []string
+	for _, m := range run.Spec.Metrics {
+		answer := b.measurer.Measure(b.t.Context(), queryrunner.Key{NamespacedName: client.ObjectKeyFromObject(run), UID: runUID},
+			release.Query{Request: analysis.MeasurementRequest{Metric: m, Number: number}})
+		detail, _ := answer.Detail.(analysis.MeasurementResult)
+		if detail.Phase != argov1.AnalysisPhaseRunning {
+			b.t.Errorf("metric %s: got %+v", m.Name, detail)
+		}
+		names = append(names, measure.JobName(argov1.Measurement{Metadata: detail.Metadata}))
+	}
+	return names
+}
+
+func TestJobNamesAreValidLabels(t *testing.T) {
+	for _, metric := range []string{
+		strings.Repeat("long", 20), strings.Repeat("a-", 20), strings.Repeat("a.", 20), strings.Repeat("b", 14) + ".-" + strings.Repeat("c", 20),
+	} {
+		for _, number := range []int{1, 123, 12345} {
+			b := newHarness(t, nil)
+			name := b.jobNames(number, metric)[0]
+			if problems := append(validation.IsDNS1123Subdomain(name), validation.IsValidLabelValue(name)...); len(problems) > 0 ||
+				!strings.HasSuffix(name, fmt.Sprintf(".%d", number)) || !strings.HasPrefix(name, runUID+"."+metric[:8]) {
+				t.Errorf("metric %s: the name %q is not valid, or does not name the metric and the measurement: %v", metric, name, problems)
+			}
+		}
+	}
+}
+
+// TestMetricsWithSimilarNamesHaveTheirOwnJobs: a shared Job would pass for the test of each metric.
+func TestMetricsWithSimilarNamesHaveTheirOwnJobs(t *testing.T) {
+	b := newHarness(t, nil)
+	names := b.jobNames(1, "integration-tests-checkout-cart", "integration-tests-checkout-payment")
+	if names[0] == names[1] {
+		t.Errorf("both metrics have the Job %s", names[0])
+	}
+}
+
+// TestJobOfAnotherMetricIsRefused checks that the result of a Job counts only for the metric that it was created for.
+func TestJobOfAnotherMetricIsRefused(t *testing.T) {
+	b := newHarness(t, nil, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: runUID + ".m.1", Labels: map[string]string{measure.RunUIDLabel: runUID},
+		Annotations: map[string]string{measure.MetricNameAnnotation: "other"},
+	}})
+	got := b.measure(jobMetric(), analysis.MeasurementRequest{})
+	if got.Phase != argov1.AnalysisPhaseError || !strings.Contains(got.Message, "belongs to another metric") {
+		t.Errorf("got %+v, want an error", got)
 	}
 }
 
