@@ -29,6 +29,19 @@ func ResolveMetric(metric argov1.Metric, args []argov1.Argument, secret func(arg
 	return resolveMetricWithin(&remainingBytes, metric, args, secret)
 }
 
+// ResolveMetricName returns the name of a metric of a run as its status contains it: with the values of arguments, except
+// secrets. A name whose arguments cannot be resolved is unchanged.
+func ResolveMetricName(name string, args []argov1.Argument) string {
+	if !strings.Contains(name, "{{") {
+		return name
+	}
+	resolved, err := ResolveMetric(argov1.Metric{Name: name}, args, nil)
+	if err != nil {
+		return name
+	}
+	return resolved.Name
+}
+
 // resolveMetricWithin is ResolveMetric within a budget of bytes, from which it subtracts the size of the metric.
 func resolveMetricWithin(remainingBytes *int, metric argov1.Metric, args []argov1.Argument, secret func(argov1.SecretKeyRef) (string, error)) (argov1.Metric, error) {
 	text, err := json.Marshal(metric)

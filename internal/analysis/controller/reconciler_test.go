@@ -353,8 +353,9 @@ func TestEventsHaveTheReasonsOfTheAPI(t *testing.T) {
 }
 
 func TestReadSeries(t *testing.T) {
-	run := analysisRun(argov1.Metric{Name: "m", Provider: argov1.MetricProvider{Web: &argov1.WebMetric{URL: "http://x"}}})
-	run.Status = argov1.AnalysisRunStatus{Phase: argov1.AnalysisPhaseFailed, MetricResults: []argov1.MetricResult{{Name: "m", Phase: argov1.AnalysisPhaseFailed, DryRun: true}}}
+	run := analysisRun(argov1.Metric{Name: "{{args.service}}-m", Provider: argov1.MetricProvider{Web: &argov1.WebMetric{URL: "http://x"}}})
+	run.Spec.Args = []argov1.Argument{{Name: "service", Value: new("cart")}}
+	run.Status = argov1.AnalysisRunStatus{Phase: argov1.AnalysisPhaseFailed, MetricResults: []argov1.MetricResult{{Name: "cart-m", Phase: argov1.AnalysisPhaseFailed, DryRun: true}}}
 	twice := []argov1.Metric{{Name: "a"}, {Name: "a"}}
 	o := open(t, "", run,
 		&argov1.AnalysisTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "errors"}, Spec: argov1.AnalysisTemplateSpec{Metrics: twice}},
@@ -373,7 +374,7 @@ func TestReadSeries(t *testing.T) {
 	}
 	for _, want := range []string{
 		`analysis_run_info label:{name:"name"  value:"run"}  label:{name:"namespace"  value:"shop"}  label:{name:"phase"  value:"Failed"}  gauge:{value:1}`,
-		`analysis_run_metric_type label:{name:"metric"  value:"m"}`, `value:"Web"`, `label:{name:"dry_run"  value:"true"}`,
+		`analysis_run_metric_type label:{name:"metric"  value:"cart-m"}`, `value:"Web"`, `label:{name:"dry_run"  value:"true"}`,
 		`analysis_template_metric_info label:{name:"metric"  value:"a"}`, `experiment_info label:{name:"name"  value:"e"}`,
 	} {
 		if !strings.Contains(strings.ReplaceAll(all.String(), " ", ""), strings.ReplaceAll(want, " ", "")) {

@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/analysis"
 	"github.com/serin-dev/serin/internal/sharding"
 	"github.com/serin-dev/serin/internal/telemetry"
 )
@@ -55,6 +56,8 @@ func ReadSeries(ctx context.Context, cached client.Reader, shards *sharding.Held
 func runSeries(run *argov1.AnalysisRun) telemetry.Run {
 	out := telemetry.Run{Namespace: run.Namespace, Name: run.Name, Phase: string(run.Status.Phase), Metrics: metricSeries(run.Spec.Metrics)}
 	for i, m := range out.Metrics {
+		m.Name = analysis.ResolveMetricName(m.Name, run.Spec.Args)
+		out.Metrics[i].Name = m.Name
 		for _, result := range run.Status.MetricResults {
 			if result.Name == m.Name {
 				out.Metrics[i].Phase, out.Metrics[i].DryRun = string(result.Phase), result.DryRun

@@ -88,7 +88,7 @@ func (m *Measurer) Measure(ctx context.Context, key queryrunner.Key, query relea
 	return answer
 }
 
-// MeasureOnce measures a metric of a run that need not exist in the cluster. The result is a message if the outcome is not
+// MeasureOnce measures a metric, by its name with arguments resolved, of a run that need not exist in the cluster. The result is a message if the outcome is not
 // Measured. Only metrics whose measurement ends with its request are supported.
 func (m *Measurer) MeasureOnce(ctx context.Context, run *argov1.AnalysisRun, name string) (analysis.MeasurementResult, release.Outcome) {
 	hidden := &secretValues{}
@@ -125,6 +125,7 @@ func (m *Measurer) performMeasurement(ctx context.Context, run *argov1.AnalysisR
 	if err != nil {
 		return analysis.MeasurementResult{}, err
 	}
+	resolved.Name = q.Metric.Name // without secrets: it becomes a part of objects
 	if resolved.Provider.Job != nil {
 		return m.Jobs.handleMeasurement(ctx, run, resolved, q)
 	}
@@ -181,9 +182,10 @@ func (m *Measurer) evaluateFairly(ctx context.Context, namespace string, evaluat
 	return evaluation()
 }
 
+// metricIndex returns the index of the metric that has this name after its arguments are resolved; -1: there is none.
 func metricIndex(run *argov1.AnalysisRun, name string) int {
 	for i, m := range run.Spec.Metrics {
-		if m.Name == name {
+		if analysis.ResolveMetricName(m.Name, run.Spec.Args) == name {
 			return i
 		}
 	}

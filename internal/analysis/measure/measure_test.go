@@ -1,6 +1,7 @@
 package measure_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -103,12 +104,16 @@ func services(cluster metric.Cluster) *metric.Registry {
 // measure measures one metric of a run.
 func (b *harness) measure(m argov1.Metric, q analysis.MeasurementRequest, args ...argov1.Argument) analysis.MeasurementResult {
 	b.t.Helper()
-	m.Name = "m"
+	m.Name = cmp.Or(m.Name, "m")
 	run := &argov1.AnalysisRun{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "run", UID: runUID}, Spec: argov1.AnalysisRunSpec{Metrics: []argov1.Metric{m}, Args: args}}
 	if err := b.client.Create(b.t.Context(), run); client.IgnoreAlreadyExists(err) != nil {
 		b.t.Fatal(err)
 	}
-	q.Metric = m
+	resolved, err := analysis.ResolveMetric(m, args, nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	q.Metric = resolved
 	if q.Number == 0 {
 		q.Number = 1
 	}
@@ -475,6 +480,31 @@ func TestMissingSecretIsNamed(t *testing.T) {
 	got := b.measure(argov1.Metric{Provider: argov1.MetricProvider{Web: &argov1.WebMetric{URL: "http://{{args.token}}"}}}, analysis.MeasurementRequest{}, arg)
 	if want := "key 'token' does not exist in secret 'web'"; got.Message != want {
 		t.Errorf("got %q, want %q", got.Message, want)
+	}
+}
+
+// TestNameOfAMetricMayContainArguments: the status contains the name with the values of the arguments. A secret is not among
+// them, because the name also becomes a part of objects.
+func TestNameOfAMetricMayContainArguments(t *testing.T) {
+	b := newHarness(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `1`) },
+		secret("shop", "web", map[string]string{"token": "hunter2"}))
+	metric := argov1.Metric{Name: "{{args.service}}-{{args.token}}", SuccessCondition: "result == 1", Provider: argov1.MetricProvider{Web: &argov1.WebMetric{URL: b.URL}}}
+	args := []argov1.Argument{
+		{Name: "service", Value: new("cart")},
+		{Name: "token", ValueFrom: &argov1.ValueFrom{SecretKeyRef: &argov1.SecretKeyRef{Name: "web", Key: "token"}}},
+	}
+	if got := b.measure(metric, analysis.MeasurementRequest{}, args...); got.Phase != argov1.AnalysisPhaseSuccessful {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestJobOfAMetricWhoseNameContainsAnArgument(t *testing.T) {
+	b := newHarness(t, nil)
+	metric := jobMetric()
+	metric.Name = "{{args.service}}-test"
+	got := b.measure(metric, analysis.MeasurementRequest{}, argov1.Argument{Name: "service", Value: new("cart")})
+	if name := measure.JobName(argov1.Measurement{Metadata: got.Metadata}); name != runUID+".cart-test.1" {
+		t.Errorf("got %+v", got)
 	}
 }
 

@@ -167,7 +167,7 @@ func (s *Session) measureMetric(ctx context.Context, run *argov1.AnalysisRun, m 
 		Environment: func(string) string { return f.MetricsServer }, // whose requests are sent to --prometheus
 	}
 	answer := measureWithin(ctx, func(ctx context.Context) release.Answer {
-		result, outcome := measurer.MeasureOnce(ctx, run, m.Name)
+		result, outcome := measurer.MeasureOnce(ctx, run, analysis.ResolveMetricName(m.Name, run.Spec.Args))
 		return release.Answer{Outcome: outcome, Detail: result}
 	})
 	result, _ := answer.Detail.(analysis.MeasurementResult)
