@@ -28,8 +28,16 @@ type RunRequest struct {
 // TemplateLookup returns the content of a template. Users see its errors unchanged.
 type TemplateLookup func(name string, cluster bool) (argov1.AnalysisTemplateSpec, error)
 
-// NewRun returns the requested AnalysisRun. It fails if lookup fails, and if templates or arguments contradict each
-// other.
+// ContradictionError is the error for templates or arguments that contradict each other. Users see its text unchanged.
+type ContradictionError struct{ cause error }
+
+func (e *ContradictionError) Error() string { return e.cause.Error() }
+
+// Unwrap returns the contradiction.
+func (e *ContradictionError) Unwrap() error { return e.cause }
+
+// NewRun returns the requested AnalysisRun. It fails with the error of lookup, and with a ContradictionError if templates or
+// arguments contradict each other.
 func NewRun(request RunRequest, lookup TemplateLookup) (*argov1.AnalysisRun, error) {
 	templates, err := CollectTemplates(request.Templates, lookup)
 	if err != nil {
@@ -37,7 +45,7 @@ func NewRun(request RunRequest, lookup TemplateLookup) (*argov1.AnalysisRun, err
 	}
 	spec, err := MergeTemplates(templates, request.RunOptions)
 	if err != nil {
-		return nil, err
+		return nil, &ContradictionError{cause: err}
 	}
 	return &argov1.AnalysisRun{
 		ObjectMeta: metav1.ObjectMeta{

@@ -6,6 +6,7 @@ package launch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,8 +31,9 @@ type Launcher struct {
 
 // StartRun creates the requested run, or returns the run that an earlier call created for the same request. The caller
 // records the name of the run and may call StartRun again until that has succeeded. If another run has the name, a
-// number is appended. StartRun fails with a TemplateNotFoundError if a template does not exist, and also if templates
-// or arguments contradict each other, or if a request to the API server fails.
+// number is appended. StartRun fails with a TemplateNotFoundError if a template does not exist, with an
+// analysis.ContradictionError if templates or arguments contradict each other, and if a request to the API server fails; see
+// NeedsUser.
 func (l *Launcher) StartRun(ctx context.Context, request analysis.RunRequest) (*argov1.AnalysisRun, error) {
 	desired, err := analysis.NewRun(request, l.NewTemplateLookup(ctx, request.Namespace))
 	if err != nil {
@@ -61,6 +63,14 @@ func (l *Launcher) StartRun(ctx context.Context, request analysis.RunRequest) (*
 		}
 		desired.Name = fmt.Sprintf("%s.%d", request.Name, n)
 	}
+}
+
+// NeedsUser reports whether an error of StartRun is the result of the request: StartRun fails with it again until the user changes
+// the request or its templates. All other errors are transient, such as a lost connection to the API server.
+func NeedsUser(err error) bool {
+	_, missing := errors.AsType[*TemplateNotFoundError](err)
+	_, contradiction := errors.AsType[*analysis.ContradictionError](err)
+	return missing || contradiction || apierrors.IsInvalid(err)
 }
 
 // NewTemplateLookup returns a function that finds the templates that a namespace may use, for analysis.CollectTemplates

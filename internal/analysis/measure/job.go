@@ -55,11 +55,8 @@ type Jobs struct {
 	RemoteCluster bool
 }
 
-// handleMeasurement creates a Job, checks it, or deletes it.
-func (j *Jobs) handleMeasurement(ctx context.Context, run *argov1.AnalysisRun, m argov1.Metric, q analysis.MeasurementRequest) (analysis.MeasurementResult, error) {
-	if q.InProgress == nil {
-		return j.startJob(ctx, run, m, q.Number)
-	}
+// continueMeasurement checks the Job of a measurement in progress, or deletes it.
+func (j *Jobs) continueMeasurement(ctx context.Context, run *argov1.AnalysisRun, q analysis.MeasurementRequest) (analysis.MeasurementResult, error) {
 	if q.Terminate {
 		_ = j.deleteJob(ctx, run, JobName(*q.InProgress)) // if this fails, ActiveJobsDeleted is repeated until it succeeds
 		return analysis.MeasurementResult{Phase: argov1.AnalysisPhaseInconclusive}, nil
@@ -156,11 +153,15 @@ func newJobName(run, metric string, number int) string {
 	return fmt.Sprintf("%s.%s.%d", run, metric, number)
 }
 
-// checkJob checks a Job. The interval until the next check grows with the square root of the age of the Job.
+// checkJob checks a Job. A Job that cannot be read remains in progress: the end of its measurement would start another Job while
+// the first is running.
 func (j *Jobs) checkJob(ctx context.Context, run *argov1.AnalysisRun, inProgress argov1.Measurement) (analysis.MeasurementResult, error) {
 	job, err := j.findJob(ctx, run, JobName(inProgress))
-	if err != nil {
+	switch {
+	case apierrors.IsNotFound(err):
 		return analysis.MeasurementResult{}, fmt.Errorf("get Job %s.%s: %w", JobName(inProgress), j.jobNamespace(run), err)
+	case err != nil:
+		return j.stillRunning(inProgress, fmt.Sprintf("get Job %s.%s: %v", JobName(inProgress), j.jobNamespace(run), err)), nil
 	}
 	if phase, message := jobPhase(job); phase.Completed() {
 		return analysis.MeasurementResult{Phase: phase, Message: message}, nil
@@ -168,15 +169,23 @@ func (j *Jobs) checkJob(ctx context.Context, run *argov1.AnalysisRun, inProgress
 	problem, err := j.findStuckContainer(ctx, client.ObjectKeyFromObject(job))
 	switch {
 	case err != nil:
-		return analysis.MeasurementResult{}, err
+		return j.stillRunning(inProgress, err.Error()), nil
 	case problem != "":
 		return analysis.MeasurementResult{Phase: argov1.AnalysisPhaseInconclusive, Message: problem}, nil
 	}
+	return j.stillRunning(inProgress, ""), nil
+}
+
+// stillRunning returns the result of a measurement whose Job is in progress. The interval until the next check grows with the
+// square root of the age of the Job.
+func (j *Jobs) stillRunning(inProgress argov1.Measurement, message string) analysis.MeasurementResult {
 	now, elapsed := j.Clock.Now(), 0.0
 	if inProgress.StartedAt != nil {
 		elapsed = max(now.Sub(inProgress.StartedAt.Time).Seconds(), 0)
 	}
-	return analysis.MeasurementResult{Phase: argov1.AnalysisPhaseRunning, ResumeAt: now.Add(time.Duration(math.Sqrt(2*elapsed) * float64(time.Second)))}, nil
+	return analysis.MeasurementResult{
+		Phase: argov1.AnalysisPhaseRunning, Message: message, ResumeAt: now.Add(time.Duration(math.Sqrt(2*elapsed) * float64(time.Second))),
+	}
 }
 
 // jobPhase returns the phase of a Job, and the message of a failed one.

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -76,8 +77,11 @@ func (m *Measurer) Measure(ctx context.Context, key queryrunner.Key, query relea
 	var detail analysis.MeasurementResult
 	hidden := &secretValues{}
 	err := m.Client.Get(ctx, key.NamespacedName, run)
-	if err == nil {
+	switch {
+	case err == nil:
 		detail, err = m.performMeasurement(ctx, run, request, hidden)
+	case request.InProgress != nil && JobName(*request.InProgress) != "" && !apierrors.IsNotFound(err):
+		detail, err = m.Jobs.stillRunning(*request.InProgress, err.Error()), nil
 	}
 	if err != nil {
 		answer.Outcome = metric.OutcomeOf(err)
@@ -117,6 +121,9 @@ func (m *Measurer) performMeasurement(ctx context.Context, run *argov1.AnalysisR
 	if i < 0 {
 		return analysis.MeasurementResult{}, fmt.Errorf("metric %s no longer exists in the AnalysisRun", q.Metric.Name)
 	}
+	if run.Spec.Metrics[i].Provider.Job != nil && q.InProgress != nil { // a Secret that cannot be read now must not end it
+		return m.Jobs.continueMeasurement(ctx, run, q)
+	}
 	resolved, err := analysis.ResolveMetric(run.Spec.Metrics[i], run.Spec.Args, func(ref argov1.SecretKeyRef) (string, error) {
 		value, err := m.readSecretKey(ctx, run.Namespace, ref)
 		hidden.add(value)
@@ -127,7 +134,7 @@ func (m *Measurer) performMeasurement(ctx context.Context, run *argov1.AnalysisR
 	}
 	resolved.Name = q.Metric.Name // without secrets: it becomes a part of objects
 	if resolved.Provider.Job != nil {
-		return m.Jobs.handleMeasurement(ctx, run, resolved, q)
+		return m.Jobs.startJob(ctx, run, resolved, q.Number)
 	}
 	if len(resolved.Provider.Plugin) > 0 {
 		return m.callPlugin(ctx, run, resolved, q)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -567,6 +568,62 @@ func TestJobIsCreatedOnceIfItsResponseIsLost(t *testing.T) {
 	})
 	if got := b.measure(jobMetric(), analysis.MeasurementRequest{}); got.Phase != argov1.AnalysisPhaseRunning || measure.JobName(argov1.Measurement{Metadata: got.Metadata}) == "" {
 		t.Errorf("got %+v, want the existing Job", got)
+	}
+}
+
+// TestJobThatCannotBeReadRemainsInProgress: after an error, the next measurement would start a second Job.
+func TestJobThatCannotBeReadRemainsInProgress(t *testing.T) {
+	lost := &url.Error{Op: "Get", URL: "https://kubernetes/apis", Err: io.ErrUnexpectedEOF}
+	newUnreadable := func(t *testing.T, unreadable func(any) bool) *harness {
+		b := newHarness(t, nil, secret("shop", "web", map[string]string{"token": "hunter2"}))
+		watchClient, ok := b.client.(client.WithWatch)
+		if !ok {
+			t.Fatal("the client cannot be intercepted")
+		}
+		broken := interceptor.NewClient(watchClient, interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+				if unreadable(into) {
+					return lost
+				}
+				return c.Get(ctx, key, into, options...)
+			},
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+				if unreadable(list) {
+					return lost
+				}
+				return c.List(ctx, list, options...)
+			},
+		})
+		b.measurer.Client, b.measurer.Secrets, b.measurer.Jobs.Client, b.measurer.Jobs.APIReader = broken, broken, broken, broken
+		return b
+	}
+	metric := jobMetric()
+	metric.Provider.Job.Spec.Template.Annotations = map[string]string{"token": "{{args.token}}"}
+	arg := argov1.Argument{Name: "token", ValueFrom: &argov1.ValueFrom{SecretKeyRef: &argov1.SecretKeyRef{Name: "web", Key: "token"}}}
+	startedAt := metav1.NewTime(noon.Add(-50 * time.Second))
+	for kind, unreadable := range map[string]func(any) bool{
+		"Job":  func(object any) bool { _, is := object.(*batchv1.Job); return is },
+		"EOF":  func(object any) bool { _, is := object.(*argov1.AnalysisRun); return is },
+		"pods": func(object any) bool { _, is := object.(*corev1.PodList); return is },
+		"":     func(object any) bool { _, is := object.(*corev1.Secret); return is },
+	} {
+		isBroken := false
+		b := newUnreadable(t, func(object any) bool { return isBroken && unreadable(object) })
+		first := b.measure(metric, analysis.MeasurementRequest{}, arg)
+		isBroken = true
+		inProgress := analysis.MeasurementRequest{InProgress: &argov1.Measurement{StartedAt: &startedAt, Metadata: first.Metadata}}
+		got := b.measure(metric, inProgress, arg)
+		if got.Phase != argov1.AnalysisPhaseRunning || !got.ResumeAt.Equal(noon.Add(10*time.Second)) || !strings.Contains(got.Message, kind) || (kind == "") != (got.Message == "") {
+			t.Errorf("%s not readable: got %+v, want another check after ten seconds", kind, got)
+		}
+	}
+}
+
+func TestJobThatNoLongerExistsIsAnError(t *testing.T) {
+	b := newHarness(t, nil)
+	got := b.measure(jobMetric(), analysis.MeasurementRequest{InProgress: &argov1.Measurement{Metadata: map[string]string{"job-name": "gone"}}})
+	if got.Phase != argov1.AnalysisPhaseError || !strings.Contains(got.Message, "not found") {
+		t.Errorf("got %+v", got)
 	}
 }
 

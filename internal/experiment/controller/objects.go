@@ -18,6 +18,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/analysis"
+	"github.com/serin-dev/serin/internal/analysis/launch"
 	"github.com/serin-dev/serin/internal/experiment"
 	"github.com/serin-dev/serin/internal/jsontree"
 	"github.com/serin-dev/serin/internal/reconciler"
@@ -236,8 +237,8 @@ func (r *Reconciler) deleteService(ctx context.Context, s *observation, name str
 	return client.IgnoreNotFound(r.Client.Delete(ctx, service, client.Preconditions{UID: &service.UID}))
 }
 
-// startRun creates the AnalysisRun of an analysis. Errors of the API server are retried; all others are the result of
-// the analysis.
+// startRun creates the AnalysisRun of an analysis. An error that needs the user is the result of the analysis. All others are
+// retried: an Experiment that failed because a connection was lost would abort the Rollout of a healthy revision.
 func (r *Reconciler) startRun(ctx context.Context, s *observation, effect experiment.AnalysisRunStarted, status *argov1.ExperimentStatus) ([]release.Event, error) {
 	request := analysis.RunRequest{
 		Namespace: s.object.Namespace, Name: effect.Name,
@@ -249,14 +250,13 @@ func (r *Reconciler) startRun(ctx context.Context, s *observation, effect experi
 		request.Labels, request.Annotations = maps.Clone(m.Labels), maps.Clone(m.Annotations)
 	}
 	run, err := r.Launcher.StartRun(ctx, request)
-	var rejection apierrors.APIStatus
 	switch {
 	case err == nil:
 		return experiment.RecordRunStarted(status, effect.Analysis.Name, run.Name), nil
-	case errors.As(err, &rejection) && !apierrors.IsInvalid(err), ctx.Err() != nil:
-		return nil, err
-	default:
+	case launch.NeedsUser(err):
 		return experiment.RecordRunRejected(status, effect.Analysis.Name, err.Error()), nil
+	default:
+		return nil, err
 	}
 }
 

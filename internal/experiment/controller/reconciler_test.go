@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +32,7 @@ import (
 	"github.com/serin-dev/serin/internal/notification/dispatch"
 	"github.com/serin-dev/serin/internal/othercontroller"
 	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/readyourwrites"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/telemetry"
 )
@@ -45,6 +47,8 @@ type testCluster struct {
 	reconciler  *controller.Reconciler
 	refuse      error // error of the creation of ReplicaSets
 	refusePatch error // of patches of ReplicaSets
+	refuseRun   error // of the creation of AnalysisRuns
+	unreadable  error // of reads of AnalysisTemplates
 	// messages are the notifications, which are sent when the test attempts them.
 	messages *telemetry.Outbox
 }
@@ -63,7 +67,16 @@ func newTestCluster(t *testing.T, objects ...client.Object) *testCluster {
 			if _, ok := object.(*appsv1.ReplicaSet); ok && b.refuse != nil {
 				return b.refuse
 			}
+			if _, ok := object.(*argov1.AnalysisRun); ok && b.refuseRun != nil {
+				return b.refuseRun
+			}
 			return c.Create(ctx, object, options...)
+		},
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+			if _, ok := into.(*argov1.AnalysisTemplate); ok && b.unreadable != nil {
+				return b.unreadable
+			}
+			return c.Get(ctx, key, into, options...)
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 			if _, ok := object.(*appsv1.ReplicaSet); ok && b.refusePatch != nil {
@@ -95,25 +108,32 @@ func newTestCluster(t *testing.T, objects ...client.Object) *testCluster {
 func (b *testCluster) reconcileTimes(n int) argov1.ExperimentStatus {
 	b.t.Helper()
 	for range n {
-		if _, err := b.reconciler.Reconcile(b.t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
+		if err := b.attemptReconcile(); err != nil {
 			b.t.Fatal(err)
-		}
-		sets := &appsv1.ReplicaSetList{}
-		if err := b.client.List(b.t.Context(), sets); err != nil {
-			b.t.Fatal(err)
-		}
-		for i := range sets.Items {
-			set := &sets.Items[i]
-			n := *set.Spec.Replicas
-			set.Status = appsv1.ReplicaSetStatus{Replicas: n, ReadyReplicas: n, AvailableReplicas: n}
-			if err := b.client.Status().Update(b.t.Context(), set); err != nil {
-				b.t.Fatal(err)
-			}
 		}
 	}
 	e := &argov1.Experiment{}
 	b.get(key.Name, e)
 	return e.Status
+}
+
+// attemptReconcile reconciles once, and makes the pods available.
+func (b *testCluster) attemptReconcile() error {
+	b.t.Helper()
+	_, err := b.reconciler.Reconcile(b.t.Context(), reconcile.Request{NamespacedName: key})
+	sets := &appsv1.ReplicaSetList{}
+	if err := b.client.List(b.t.Context(), sets); err != nil {
+		b.t.Fatal(err)
+	}
+	for i := range sets.Items {
+		set := &sets.Items[i]
+		n := *set.Spec.Replicas
+		set.Status = appsv1.ReplicaSetStatus{Replicas: n, ReadyReplicas: n, AvailableReplicas: n}
+		if err := b.client.Status().Update(b.t.Context(), set); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	return err
 }
 
 func (b *testCluster) get(name string, into client.Object) {
@@ -245,6 +265,41 @@ func TestMissingTemplateFailsExperiment(t *testing.T) {
 	status := b.reconcileTimes(8)
 	if want := "Failed to create AnalysisRun for analysis 'errors': AnalysisTemplate 'errors' not found"; status.Phase != argov1.AnalysisPhaseError || status.Message != want {
 		t.Errorf("got %s %q, want %q", status.Phase, status.Message, want)
+	}
+}
+
+func TestContradictingTemplateFailsExperiment(t *testing.T) {
+	e := comparisonExperiment()
+	e.Spec.Analyses[0].Args = nil
+	status := newTestCluster(t, e, errorsTemplate()).reconcileTimes(8)
+	if want := "Failed to create AnalysisRun for analysis 'errors': args.hash was not resolved"; status.Phase != argov1.AnalysisPhaseError || status.Message != want {
+		t.Errorf("got %s %q, want %q", status.Phase, status.Message, want)
+	}
+}
+
+// TestUnavailableAPIServerDoesNotFailExperiment: a failed Experiment aborts the Rollout that it is a step of.
+func TestUnavailableAPIServerDoesNotFailExperiment(t *testing.T) {
+	lost := &url.Error{Op: "Post", URL: "https://kubernetes/apis", Err: io.ErrUnexpectedEOF}
+	for _, interrupt := range []func(b *testCluster, err error){
+		func(b *testCluster, err error) { b.refuseRun = err },
+		func(b *testCluster, err error) { b.unreadable = err },
+	} {
+		for _, err := range []error{lost, readyourwrites.ErrStale, apierrors.NewServiceUnavailable("overloaded")} {
+			b := newTestCluster(t, comparisonExperiment(), errorsTemplate())
+			interrupt(b, err)
+			for range 8 {
+				_ = b.attemptReconcile() // with an error or not: it is repeated
+			}
+			e := &argov1.Experiment{}
+			b.get(key.Name, e)
+			if status := e.Status; status.Phase != argov1.AnalysisPhaseRunning || status.AvailableAt == nil || len(status.AnalysisRuns) > 0 {
+				t.Errorf("%v: got %s %q with %+v, want another attempt", err, status.Phase, status.Message, status.AnalysisRuns)
+			}
+			interrupt(b, nil)
+			if status := b.reconcileTimes(8); status.Phase != argov1.AnalysisPhaseRunning || len(status.AnalysisRuns) != 1 {
+				t.Errorf("%v, and after that: got %s %q with %+v", err, status.Phase, status.Message, status.AnalysisRuns)
+			}
+		}
 	}
 }
 
