@@ -161,16 +161,20 @@ const (
 	MaxAnswer = 1 << 20
 	// DefaultTimeout bounds one call to a provider.
 	DefaultTimeout = 5 * time.Second
+	// MaxTimeout limits the timeout of a user. A measurement takes no longer.
+	MaxTimeout = 2 * time.Minute
 )
 
 // Fetch sends one request for a provider and returns the body of the response, which the caller must not modify: equal GET
-// requests at the same moment are sent once. It sets the limit and, without one, the timeout. classify, which may be nil, returns the error code in the body of a response that is not 2xx. It is shown to
-// users, so it must be from a list.
+// requests at the same moment are sent once. It sets the limit and, without one, the timeout, which is at most MaxTimeout. classify,
+// which may be nil, returns the error code in the body of a response that is not 2xx. It is shown to users, so it must be from a
+// list.
 func Fetch(ctx context.Context, client *outbound.Client, r outbound.Request, classify func(body []byte) string) ([]byte, error) {
 	r.Limit = MaxAnswer
 	if r.Timeout == 0 {
 		r.Timeout = DefaultTimeout
 	}
+	r.Timeout = min(r.Timeout, MaxTimeout)
 	send := client.Do
 	if r.Method == "" || r.Method == http.MethodGet { // others may start something, such as a judgement
 		send = client.DoShared

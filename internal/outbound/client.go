@@ -16,9 +16,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/singleflight"
 )
 
 const (
@@ -88,8 +87,10 @@ type Client struct {
 	verifyingClient, skipVerifyClient *http.Client
 	// onlyHost is the server of a client that NewForServer returned; otherwise nil.
 	onlyHost *url.URL
-	// inFlight are the requests of DoShared, by their hash.
-	inFlight singleflight.Group
+
+	mu sync.Mutex
+	// inFlight are the requests of DoShared that further callers may join, by their hash.
+	inFlight map[string]*sharedRequest
 }
 
 // New returns a client under the policy.
@@ -211,9 +212,22 @@ func (c *Client) send(ctx context.Context, r Request, choose func(Response) io.W
 // answer about an earlier time.
 const joinPeriod = 100 * time.Millisecond
 
+// sharedRequest is a request of DoShared.
+type sharedRequest struct {
+	// callers is the number of callers that wait for the response. The mutex of the client guards it.
+	callers int
+	// cancel ends the request.
+	cancel context.CancelFunc
+	// ended is closed when response and err are set.
+	ended    chan struct{}
+	response Response
+	err      error
+}
+
 // DoShared is like Do, for requests that change nothing: of equal requests within joinPeriod, one is sent, unless it has ended.
 // Requests with different credentials are different. The callers share the response and must not modify it. One that gives up
-// does not end the request of the others. A client of NewForServer shares nothing: its transport may depend on the caller.
+// does not end the request of the others; the last one does. A client of NewForServer shares nothing: its transport may depend on
+// the caller.
 func (c *Client) DoShared(ctx context.Context, r Request) (Response, error) {
 	if c.onlyHost != nil {
 		return c.Do(ctx, r)
@@ -224,23 +238,65 @@ func (c *Client) DoShared(ctx context.Context, r Request) (Response, error) {
 	}
 	hash := sha256.Sum256(key) // the credentials of a request are not retained
 	id := string(hash[:])
-	answers := c.inFlight.DoChan(id, func() (answer any, err error) {
-		closing := time.AfterFunc(joinPeriod, func() { c.inFlight.Forget(id) }) //nolint:forbidigo // real time, like the timeout of the request
-		defer closing.Stop()
-		defer func() {
-			if recover() != nil { // it would end the process
-				err = errDefect
-			}
-		}()
-		return c.Do(context.WithoutCancel(ctx), r)
-	})
+	shared := c.joinRequest(ctx, id, r)
+	defer c.leaveRequest(id, shared)
 	select {
 	case <-ctx.Done():
 		return Response{}, newRequestError(ctx, context.Cause(ctx))
-	case answer := <-answers:
-		response, _ := answer.Val.(Response)
-		return response, answer.Err
+	case <-shared.ended:
+		return shared.response, shared.err
 	}
+}
+
+// joinRequest returns the request in flight with this hash. If there is none, it sends the request.
+func (c *Client) joinRequest(ctx context.Context, id string, r Request) *sharedRequest {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if shared := c.inFlight[id]; shared != nil {
+		shared.callers++
+		return shared
+	}
+	shared := &sharedRequest{callers: 1, ended: make(chan struct{})}
+	ctx, shared.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	if c.inFlight == nil {
+		c.inFlight = map[string]*sharedRequest{}
+	}
+	c.inFlight[id] = shared
+	closing := time.AfterFunc(joinPeriod, func() { c.closeRequest(id, shared) }) //nolint:forbidigo // real time, like the timeout of the request
+	go func() {
+		defer close(shared.ended)
+		defer c.closeRequest(id, shared)
+		defer closing.Stop()
+		defer func() {
+			if recover() != nil { // it would end the process
+				shared.err = errDefect
+			}
+		}()
+		shared.response, shared.err = c.Do(ctx, r)
+	}()
+	return shared
+}
+
+// closeRequest prevents further callers from joining a request.
+func (c *Client) closeRequest(id string, shared *sharedRequest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.inFlight[id] == shared {
+		delete(c.inFlight, id)
+	}
+}
+
+// leaveRequest ends a request that no other caller waits for: otherwise, requests to a hanging server would accumulate.
+func (c *Client) leaveRequest(id string, shared *sharedRequest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if shared.callers--; shared.callers > 0 {
+		return
+	}
+	if c.inFlight[id] == shared { // a request that is cancelled has no further callers
+		delete(c.inFlight, id)
+	}
+	shared.cancel()
 }
 
 // errDefect is the error of a request during which Serin panicked. The value of a panic may contain data of the request.

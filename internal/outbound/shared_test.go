@@ -14,6 +14,7 @@ import (
 // blockingTransport counts requests and answers them once it is released.
 type blockingTransport struct {
 	received []string
+	ended    int // requests whose context has ended
 	release  chan struct{}
 }
 
@@ -22,6 +23,7 @@ func (b *blockingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	select {
 	case <-b.release:
 	case <-r.Context().Done():
+		b.ended++
 		return nil, r.Context().Err()
 	}
 	if r.URL.RawQuery == "panic" {
@@ -86,6 +88,48 @@ func TestEqualRequestsInFlightAreSentOnce(t *testing.T) {
 		send(t.Context(), request("panic", "a"))
 		if err := <-answers; !errors.Is(err, errDefect) || strings.Contains(err.Error(), "user") {
 			t.Errorf("a panic became error %v", err)
+		}
+	})
+}
+
+// TestARequestEndsWithItsLastCaller: requests to a hanging server would accumulate, because callers give up before their timeout.
+func TestARequestEndsWithItsLastCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		transport := &blockingTransport{release: make(chan struct{})}
+		client := New(Policy{})
+		client.verifyingClient = &http.Client{Transport: transport}
+		request := Request{URL: "https://prometheus.test/api/v1/query", Limit: 1 << 10, Timeout: time.Hour}
+		answers := make(chan error, 3)
+		send := func(ctx context.Context) {
+			go func() {
+				_, err := client.DoShared(ctx, request)
+				answers <- err
+			}()
+			synctest.Wait()
+		}
+		first, giveUpFirst := context.WithCancel(t.Context())
+		second, giveUpSecond := context.WithCancel(t.Context())
+		send(first)
+		send(second)
+		giveUpFirst()
+		synctest.Wait()
+		if len(transport.received) != 1 || transport.ended != 0 {
+			t.Errorf("one of two callers gave up: %d requests, %d of them ended", len(transport.received), transport.ended)
+		}
+		giveUpSecond()
+		synctest.Wait()
+		if transport.ended != 1 {
+			t.Errorf("both callers gave up: %d requests ended", transport.ended)
+		}
+		send(t.Context()) // within joinPeriod
+		close(transport.release)
+		for _, want := range []bool{false, false, true} {
+			if err := <-answers; (err == nil) != want {
+				t.Errorf("got error %v, want a response: %v", err, want)
+			}
+		}
+		if len(transport.received) != 2 || len(client.inFlight) != 0 {
+			t.Errorf("%d requests, %d remain", len(transport.received), len(client.inFlight))
 		}
 	})
 }
