@@ -46,7 +46,7 @@ func (g *Grant) Token(ctx context.Context, client *outbound.Client) (outbound.Se
 	defer g.mu.Unlock()
 	if !g.last.Valid() {
 		config := clientcredentials.Config{ClientID: g.ID.Reveal(), ClientSecret: g.Secret.Reveal(), TokenURL: g.TokenURL, Scopes: g.Scopes}
-		token, err := config.Token(context.WithValue(ctx, oauth2.HTTPClient, client.HTTP(maxToken, DefaultTimeout)))
+		token, err := config.Token(context.WithValue(ctx, oauth2.HTTPClient, LibraryClient(client, maxToken, DefaultTimeout)))
 		if err != nil {
 			return "", fmt.Errorf("fetch a token: %w", withoutResponse(err))
 		}

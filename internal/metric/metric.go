@@ -157,7 +157,7 @@ func OutcomeOf(err error) release.Outcome {
 
 const (
 	// MaxAnswer bounds the response of a provider, in bytes: 10,000 series of a careless query, not a file. One namespace may
-	// receive 192 responses at once, which must fit into the memory limit together with everything else.
+	// receive 192 responses at once, which must fit into the memory limit together with those that are decoded in a slot.
 	MaxAnswer = 1 << 20
 	// DefaultTimeout bounds one call to a provider.
 	DefaultTimeout = 5 * time.Second
@@ -168,7 +168,7 @@ const (
 // Fetch sends one request for a provider and returns the body of the response, which the caller must not modify: equal GET
 // requests at the same moment are sent once. It sets the limit and, without one, the timeout, which is at most MaxTimeout. classify,
 // which may be nil, returns the error code in the body of a response that is not 2xx. It is shown to users, so it must be from a
-// list.
+// list. The caller decodes the body in a slot; see LimitAnalysis.
 func Fetch(ctx context.Context, client *outbound.Client, r outbound.Request, classify func(body []byte) string) ([]byte, error) {
 	r.Limit = MaxAnswer
 	if r.Timeout == 0 {
@@ -179,7 +179,11 @@ func Fetch(ctx context.Context, client *outbound.Client, r outbound.Request, cla
 	if r.Method == "" || r.Method == http.MethodGet { // others may start something, such as a judgement
 		send = client.DoShared
 	}
+	ReleaseSlot(ctx)
 	answer, err := send(ctx, r)
+	if err == nil {
+		err = AcquireSlot(ctx)
+	}
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("query %s: %w", serverAddress(r.URL), err)

@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,7 +18,6 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/analysis"
 	"github.com/serin-dev/serin/internal/analysis/condition"
-	"github.com/serin-dev/serin/internal/fairshare"
 	"github.com/serin-dev/serin/internal/metric"
 	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/queryrunner"
@@ -55,13 +53,7 @@ type Measurer struct {
 	// Plugins runs the metric plugins; nil: they are off.
 	Plugins   MetricPlugins
 	Telemetry *telemetry.Metrics
-
-	once        sync.Once
-	evaluations *fairshare.Semaphore
 }
-
-// maxEvaluations is the maximum number of conditions that are evaluated concurrently. Each may need about ten MiB.
-const maxEvaluations = 4
 
 // Measure performs the measurement that a query requests. The detail of its answer is an analysis.MeasurementResult.
 func (m *Measurer) Measure(ctx context.Context, key queryrunner.Key, query release.Query) release.Answer {
@@ -117,6 +109,8 @@ func redactResult(a analysis.MeasurementResult, hidden *secretValues) analysis.M
 
 // performMeasurement performs one measurement. It adds the values of Secrets to hidden, also if it fails.
 func (m *Measurer) performMeasurement(ctx context.Context, run *argov1.AnalysisRun, q analysis.MeasurementRequest, hidden *secretValues) (analysis.MeasurementResult, error) {
+	ctx, end := metric.LimitAnalysis(ctx, run.Namespace)
+	defer end()
 	i := metricIndex(run, q.Metric.Name)
 	if i < 0 {
 		return analysis.MeasurementResult{}, fmt.Errorf("metric %s no longer exists in the AnalysisRun", q.Metric.Name)
@@ -152,12 +146,11 @@ func (m *Measurer) performMeasurement(ctx context.Context, run *argov1.AnalysisR
 		}
 		return analysis.MeasurementResult{}, errors.New("the provider does not support measurements in progress")
 	}
-	return queryOnce(ctx, measurement, func(value any) (phase argov1.AnalysisPhase, err error) {
-		err = m.evaluateFairly(ctx, run.Namespace, func() (err error) {
-			phase, err = condition.EvaluatePhase(ctx, value, resolved.SuccessCondition, resolved.FailureCondition)
-			return err
-		})
-		return phase, err
+	return queryOnce(ctx, measurement, func(value any) (argov1.AnalysisPhase, error) {
+		if err := metric.AcquireSlot(ctx); err != nil { // it has one, unless there was no response to decode
+			return "", err
+		}
+		return condition.EvaluatePhase(ctx, value, resolved.SuccessCondition, resolved.FailureCondition)
 	})
 }
 
@@ -168,25 +161,14 @@ func (m *Measurer) newServiceRequest(run *argov1.AnalysisRun, resolved argov1.Me
 		Run: run, Metric: resolved, Now: now,
 		Restricted: m.Restricted, Unrestricted: m.Unrestricted,
 		ControllerNamespace: m.Namespace, Credentials: m.readCredentials, Hide: hidden.hide, Environment: m.Environment,
-		EvaluateTime: func(ctx context.Context, expression string) (result time.Time, err error) {
-			err = m.evaluateFairly(ctx, run.Namespace, func() (err error) {
-				result, err = condition.EvaluateTime(ctx, expression, now)
-				return err
-			})
-			return result, err
+		EvaluateTime: func(ctx context.Context, expression string) (time.Time, error) {
+			if err := metric.AcquireSlot(ctx); err != nil {
+				return time.Time{}, err
+			}
+			defer metric.ReleaseSlot(ctx)
+			return condition.EvaluateTime(ctx, expression, now)
 		},
 	}
-}
-
-// evaluateFairly evaluates an expression of a user. Evaluations of all namespaces share the slots fairly.
-func (m *Measurer) evaluateFairly(ctx context.Context, namespace string, evaluation func() error) error {
-	m.once.Do(func() { m.evaluations = fairshare.NewSemaphore(maxEvaluations) })
-	done, err := m.evaluations.Acquire(ctx, namespace)
-	if err != nil {
-		return err
-	}
-	defer done()
-	return evaluation()
 }
 
 // metricIndex returns the index of the metric that has this name after its arguments are resolved; -1: there is none.

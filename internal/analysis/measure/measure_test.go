@@ -801,6 +801,43 @@ func TestMeasurementTimesOut(t *testing.T) {
 	})
 }
 
+// roundTripper is a transport.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestMeasurementsDecodeAndEvaluateInSlots: hostile responses of many measurements would exceed the memory of the process.
+func TestMeasurementsDecodeAndEvaluateInSlots(t *testing.T) {
+	b := newHarness(t, nil)
+	b.measurer.Restricted = outbound.NewThrough(roundTripper(func(r *http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("1")), Request: r}, nil
+	}))
+	okMetric := argov1.Metric{SuccessCondition: "result == 1", Provider: argov1.MetricProvider{Web: &argov1.WebMetric{URL: "https://shop.test"}}}
+	synctest.Test(t, func(t *testing.T) {
+		b.t = t
+		var release []func()
+		for i := range 4 {
+			ctx, end := metric.LimitAnalysis(t.Context(), fmt.Sprint(i))
+			if err := metric.AcquireSlot(ctx); err != nil {
+				t.Fatal(err)
+			}
+			release = append(release, end)
+		}
+		measured := make(chan analysis.MeasurementResult, 1)
+		go func() { measured <- b.measure(okMetric, analysis.MeasurementRequest{}) }()
+		synctest.Wait()
+		if len(measured) > 0 {
+			t.Error("all slots are occupied, and the measurement has ended")
+		}
+		for _, end := range release {
+			end()
+		}
+		if got := <-measured; got.Phase != argov1.AnalysisPhaseSuccessful {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
 // TestHostileConditionIsAnError checks that a condition that needs too much time or memory is an error of its measurement.
 func TestHostileConditionIsAnError(t *testing.T) {
 	b := newHarness(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "1") })

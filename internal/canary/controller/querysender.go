@@ -187,6 +187,8 @@ func (s *QuerySender) MeasureFor(ctx context.Context, c *flaggerv1.Canary, check
 
 func (s *QuerySender) measureOnce(ctx context.Context, c *flaggerv1.Canary, check canary.Check, provider metric.Provider, query metric.Query) release.Answer {
 	query.Now = s.Clock.Now()
+	ctx, end := metric.LimitCanary(ctx, c.Namespace)
+	defer end()
 	value, err := provider.Measure(ctx, query)
 	if check.Source == canary.Builtin {
 		value *= metric.Scale(metric.Dialect(c.Spec.Provider, s.Provider), check.Canonical)
@@ -208,6 +210,8 @@ func (s *QuerySender) primaryData(ctx context.Context, c *flaggerv1.Canary, chec
 		return nil
 	}
 	query.Now = canaryQuery.Now
+	ctx, end := metric.LimitCanary(ctx, c.Namespace)
+	defer end()
 	switch _, err := provider.Measure(ctx, query); metric.OutcomeOf(err) {
 	case release.Measured:
 		return canary.PrimaryHasData
@@ -360,7 +364,7 @@ func (s *QuerySender) checkSources(ctx context.Context, c *flaggerv1.Canary, che
 			prometheusAsked = true
 			provider, err := s.prometheusProvider(c)
 			if err == nil {
-				err = provider.Online(ctx)
+				err = checkOnline(ctx, c, provider)
 			}
 			if err != nil {
 				problems = append(problems, fmt.Sprintf("prometheus not avaiable: %v", err)) // sic: Flagger's text
@@ -378,7 +382,7 @@ func (s *QuerySender) checkSources(ctx context.Context, c *flaggerv1.Canary, che
 			problems = append(problems, lowerFirst(broken.Text))
 			continue
 		}
-		if err := provider.Online(ctx); err != nil {
+		if err := checkOnline(ctx, c, provider); err != nil {
 			template := &flaggerv1.MetricTemplate{}
 			kind := ""
 			if s.Client.Get(ctx, key, template) == nil {
@@ -391,6 +395,12 @@ func (s *QuerySender) checkSources(ctx context.Context, c *flaggerv1.Canary, che
 		return release.Answer{Outcome: release.No, Text: strings.Join(problems, "; ")}
 	}
 	return release.Answer{Outcome: release.Yes}
+}
+
+func checkOnline(ctx context.Context, c *flaggerv1.Canary, provider metric.Provider) error {
+	ctx, end := metric.LimitCanary(ctx, c.Namespace)
+	defer end()
+	return provider.Online(ctx)
 }
 
 func lowerFirst(text string) string {

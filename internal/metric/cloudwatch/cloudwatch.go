@@ -67,7 +67,7 @@ func newAWS(client *outbound.Client, c metric.Config, ambient *Ambient) (*provid
 	options := cloudwatch.Options{
 		Region:      c.Region,
 		Credentials: ambient.credentialsIn(c.Region),
-		HTTPClient:  client.HTTP(metric.MaxAnswer, metric.DefaultTimeout),
+		HTTPClient:  metric.LibraryClient(client, metric.MaxAnswer, metric.DefaultTimeout),
 		Retryer:     aws.NopRetryer{}, // the caller decides about retries
 	}
 	if c.Credentials != nil {

@@ -205,6 +205,7 @@ func (p *provider) runAnalysis(ctx context.Context, query parsedQuery, now time.
 		case !p.clock.Now().Add(pollInterval).Before(deadline):
 			return 0, outbound.NewUnreachableError(errors.New("the Analysis has no outcome within " + pollTimeout.String()))
 		}
+		metric.ReleaseSlot(ctx)
 		select {
 		case <-ctx.Done():
 			return 0, ctx.Err()

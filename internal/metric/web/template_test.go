@@ -89,7 +89,7 @@ func FuzzTemplateAnswer(f *testing.F) {
 		f.Fatal(err)
 	}
 	read := func(answer []byte) (float64, error) {
-		found, err := decode(path, answer)
+		found, err := find(path, answer)
 		if err != nil {
 			return 0, err
 		}

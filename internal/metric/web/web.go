@@ -171,20 +171,7 @@ func (q *querier) fetch(ctx context.Context) ([]byte, error) {
 	return metric.Fetch(ctx, q.client, request, nil)
 }
 
-// maxDecoders bounds how many documents are decoded at the same time, because a hostile one needs twenty times its length in
-// memory. Decoding does not block, so that no namespace can delay the others.
-const maxDecoders = 4
-
-// decoders contains the slots in use.
-var decoders = make(chan struct{}, maxDecoders)
-
 func find(path *jsonpath.JSONPath, body []byte) (metric.Result, error) {
-	decoders <- struct{}{}
-	defer func() { <-decoders }()
-	return decode(path, body)
-}
-
-func decode(path *jsonpath.JSONPath, body []byte) (metric.Result, error) {
 	var document any
 	if json.Unmarshal(body, &document) != nil {
 		if len(bytes.TrimSpace(body)) == 0 {

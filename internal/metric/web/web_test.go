@@ -7,9 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -156,41 +154,6 @@ func TestTimeoutOfTheOptionsApplies(t *testing.T) {
 	if _, err := querier.QueryRaw(t.Context(), metric.Query{}); metric.OutcomeOf(err) != release.Unreachable {
 		t.Errorf("got %v", err)
 	}
-}
-
-// TestDecodersAreLimited checks that only a few of many responses are decoded at the same time, and the others after them.
-func TestDecodersAreLimited(t *testing.T) {
-	path, err := parsePath(defaultPath)
-	if err != nil {
-		t.Fatal(err)
-	}
-	synctest.Test(t, func(t *testing.T) {
-		slots := make(chan struct{}, maxDecoders) // created in the synctest bubble, so that a blocked receiver counts as idle
-		original := decoders
-		decoders = slots
-		defer func() { decoders = original }()
-		for range maxDecoders {
-			slots <- struct{}{} // a document that is being decoded
-		}
-		var decoded atomic.Int32
-		for range 2 * maxDecoders {
-			go func() {
-				if _, err := find(path, []byte("1")); err != nil {
-					t.Error(err)
-				}
-				decoded.Add(1)
-			}()
-		}
-		synctest.Wait()
-		if n := decoded.Load(); n != 0 {
-			t.Errorf("%d documents were decoded while all %d slots were in use", n, maxDecoders)
-		}
-		<-slots
-		synctest.Wait()
-		if n := decoded.Load(); n != 2*maxDecoders {
-			t.Errorf("%d documents of %d were decoded after a slot was released", n, 2*maxDecoders)
-		}
-	})
 }
 
 // FuzzAnswer evaluates arbitrary paths over arbitrary responses.
