@@ -450,7 +450,7 @@ func decideCompletedRun(s Snapshot) Decision {
 		return d
 	}
 	// Argo Rollouts deletes the run when the number of whole elapsed seconds exceeds the limit.
-	until := s.Status.CompletedAt.Add(time.Duration(*seconds+1) * time.Second)
+	until := s.Status.CompletedAt.Add((time.Duration(*seconds) + 1) * time.Second)
 	if s.Now.Before(until) {
 		d.Gates = release.Gates{release.NewTimedGate("kept", until, "retained until "+until.UTC().Format(time.RFC3339))}
 		d.Wake = until

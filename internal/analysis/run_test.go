@@ -3,10 +3,12 @@ package analysis_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
 
@@ -344,4 +346,17 @@ func TestRunInvariants(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestLongestRetentionDoesNotDeleteTheRun: the maximum of the field must not overflow.
+func TestLongestRetentionDoesNotDeleteTheRun(t *testing.T) {
+	now := noon
+	d := analysis.Next(analysis.Snapshot{
+		Now:    now,
+		Spec:   argov1.AnalysisRunSpec{TTLStrategy: &argov1.TTLStrategy{SecondsAfterCompletion: new(int32(math.MaxInt32))}},
+		Status: argov1.AnalysisRunStatus{Phase: argov1.AnalysisPhaseSuccessful, CompletedAt: new(metav1.NewTime(now))},
+	})
+	if len(d.Effects) > 0 || !d.Wake.After(now) {
+		t.Errorf("got effects %v, next reconciliation at %s", d.Effects, d.Wake)
+	}
 }
