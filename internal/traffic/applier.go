@@ -108,15 +108,18 @@ type Outcome struct {
 	Events []Event
 }
 
-// Observe returns the route that the objects describe, and the versions in which they were read. Errors: ErrNotInstalled, and
-// those of Client and Renderer.Read.
+// Observe returns the route that the objects describe, and the versions in which they were read. Errors: ErrNotInstalled, those of
+// Client, and those of Renderer.Read, which are ErrUnreadable.
 func (a *Applier) Observe(ctx context.Context, rd Renderer, t Target) (Observed, Versions, error) {
 	existing, err := a.find(ctx, rd, t, release.Route{})
 	if err != nil {
 		return Observed{}, nil, err
 	}
 	observed, err := rd.Read(t, existing)
-	return observed, existing.versions(), err
+	if err != nil {
+		return Observed{}, existing.versions(), &refusal{kind: errors.Join(ErrUnreadable, err), message: err.Error()}
+	}
+	return observed, existing.versions(), nil
 }
 
 // Refs are the objects of a route, whether they exist or not: those whose change concerns the release. With an error, they

@@ -56,6 +56,8 @@ var (
 	ErrNotInstalled = errors.New("kind not installed")
 	// ErrUnreachable: the objects are in another cluster, which does not respond. The release waits until it does.
 	ErrUnreachable = errors.New("the cluster of the route does not respond")
+	// ErrUnreadable: the objects describe no route, for example because both weights are 0. Rendering the route corrects them.
+	ErrUnreadable = errors.New("route not readable")
 	// ErrRouteChanged: the objects have changed since the decision. The caller must decide again.
 	ErrRouteChanged = errors.New("the route has changed since the decision")
 	// ErrNoOriginal: an adopted object has no record of its original state.

@@ -335,6 +335,9 @@ func (o *Observer) readRoute(ctx context.Context, s *observation) error {
 		s.snapshot.Route = canary.Route{Problem: err.Error()}
 		s.needsRetry = s.needsRetry || errors.Is(err, traffic.ErrNotInstalled) || reconciler.IsRejected(err)
 		return nil
+	case errors.Is(err, traffic.ErrUnreadable): // as if there were no route: the recorded weight is written
+		s.warnings = append(s.warnings, release.Event{Type: release.Warning, Persistent: true, ObjectOnly: true, Message: err.Error()})
+		return nil
 	case err != nil:
 		return fmt.Errorf("read the route of %s: %w", s.object.Name, err)
 	}

@@ -3,6 +3,7 @@ package controller
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
@@ -46,7 +47,7 @@ func (s *observation) podAnnotations() map[string]map[string]string {
 }
 
 // observeRoute reads the route of each router, and whether the router serves it. Routes that cannot be read are skipped:
-// validation reports them.
+// validation reports them, or the next write corrects them.
 func (o *Observer) observeRoute(ctx context.Context, s *observation) error {
 	routers, err := o.routersOf(s.object)
 	if err != nil {
@@ -70,7 +71,7 @@ func (o *Observer) observeRoute(ctx context.Context, s *observation) error {
 		}
 		observed, versions, err := o.Applier.Observe(ctx, router.Renderer, target)
 		s.versions[i] = versions
-		if reconciler.NeedsUser(err) {
+		if reconciler.NeedsUser(err) || errors.Is(err, traffic.ErrUnreadable) {
 			continue
 		}
 		if err != nil {

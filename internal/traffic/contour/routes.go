@@ -114,7 +114,8 @@ func service(t traffic.Target, name string, weight int) map[string]any {
 }
 
 // Read reads the weights from the first route that names the canary: in an A/B test this is a route for matching requests.
-// Contour reports whether an HTTPProxy is valid, but not what its Envoys serve.
+// Contour splits requests evenly between services without weights. It reports whether an HTTPProxy is valid, but not what its
+// Envoys serve.
 func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
 	if existing[0].Object == nil {
@@ -126,14 +127,19 @@ func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Obse
 		if role(t, route) == "" {
 			continue
 		}
-		weights := map[string]int{}
+		weights, total := map[string]int{}, 0
 		for _, service := range traffic.Maps(route["services"]) {
 			weight, err := traffic.Weight(service["name"], service["weight"])
 			if err != nil {
 				return out, fmt.Errorf("read %s: %w", ref, err)
 			}
 			name, _ := service["name"].(string)
-			weights[name] = weight
+			weights[name], total = weight, total+weight
+		}
+		if total == 0 {
+			for name := range weights {
+				weights[name] = 1
+			}
 		}
 		return traffic.ObserveShare(ref, weights, t.StableService, t.CanaryService)
 	}
