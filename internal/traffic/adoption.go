@@ -48,11 +48,19 @@ func (x Lookup) Adopt(t Target, specKeys ...string) (*unstructured.Unstructured,
 		return x.Ref.newObject(), nil
 	}
 	obj := x.Object.DeepCopy()
-	switch other := otherOwner(t, x.Object); {
-	case other != "" && x.Ref.Shared:
-		return nil, Refuse(ErrNotOwned, "%s is controlled by %s, which would undo every change: choose another target", x.Ref, other)
-	case other != "":
-		return nil, Refuse(ErrNotOwned, "%s is controlled by %s: delete it, or choose another name in spec.service.name", x.Ref, other)
+	choose := "choose another name in spec.service.name"
+	if x.Ref.Shared {
+		choose = "choose another target"
+	}
+	annotation, named := otherCanary(t, x.Object)
+	switch controller := otherController(t, x.Object); {
+	case controller != "" && x.Ref.Shared:
+		return nil, Refuse(ErrNotOwned, "%s is controlled by %s, which would undo every change: %s", x.Ref, controller, choose)
+	case controller != "":
+		return nil, Refuse(ErrNotOwned, "%s is controlled by %s: delete it, or %s", x.Ref, controller, choose)
+	case annotation != "": // whose deletion does not delete the object
+		return nil, Refuse(ErrNotOwned, "%s belongs to Canary %s, which its annotation %s names: %s, or, if that Canary no longer exists, replace its name in the annotation by %s",
+			x.Ref, named, annotation, choose, t.canaryKey())
 	case t.Owns(x.Object):
 		return obj, nil
 	case x.Ref.Derived && !isHandedOver(x.Object):
@@ -63,25 +71,38 @@ func (x Lookup) Adopt(t Target, specKeys ...string) (*unstructured.Unstructured,
 	}
 }
 
-// otherOwner names the owner of an object that this release must not change; empty if there is none.
-func otherOwner(t Target, obj *unstructured.Unstructured) string {
-	if owner := metav1.GetControllerOf(obj); owner != nil {
-		switch {
-		case owner.UID == t.Canary.UID:
-			return ""
-		case owner.Kind == flaggerv1.CanaryKind && owner.Name == t.Canary.Name:
-			return fmt.Sprintf("an earlier %s %s", owner.Kind, owner.Name)
-		default:
-			return owner.Kind + " " + owner.Name
-		}
+// hasOtherOwner reports whether an object belongs to another owner, so that this release must not change it.
+func hasOtherOwner(t Target, obj *unstructured.Unstructured) bool {
+	annotation, _ := otherCanary(t, obj)
+	return annotation != "" || otherController(t, obj) != ""
+}
+
+// otherController names the controller in the owner references of an object; empty if there is none, or it is this release.
+func otherController(t Target, obj *unstructured.Unstructured) string {
+	owner := metav1.GetControllerOf(obj)
+	switch {
+	case owner == nil || owner.UID == t.Canary.UID:
+		return ""
+	case owner.Kind == flaggerv1.CanaryKind && owner.Name == t.Canary.Name:
+		return fmt.Sprintf("an earlier %s %s", owner.Kind, owner.Name)
+	default:
+		return owner.Kind + " " + owner.Name
+	}
+}
+
+// otherCanary returns another Canary that an annotation of an object without a controller names, and the annotation; empty if there
+// is none.
+func otherCanary(t Target, obj *unstructured.Unstructured) (annotation, key string) {
+	if metav1.GetControllerOf(obj) != nil {
+		return "", ""
 	}
 	if key := obj.GetAnnotations()[CanaryAnnotation]; key != "" && key != t.canaryKey() {
-		return flaggerv1.CanaryKind + " " + key
+		return CanaryAnnotation, key
 	}
 	if before, err := originalOf(obj); err == nil && before.Canary != t.canaryKey() {
-		return flaggerv1.CanaryKind + " " + before.Canary
+		return OriginalAnnotation, before.Canary
 	}
-	return ""
+	return "", ""
 }
 
 // recordOriginal writes OriginalAnnotation once. An object that Flagger had adopted has Flagger's state and not the user's,
@@ -189,7 +210,7 @@ func (w Written) Original(t Target, x Lookup) (*unstructured.Unstructured, error
 	switch {
 	case x.Object == nil:
 		return nil, nil
-	case metav1.GetControllerOf(x.Object) != nil || otherOwner(t, x.Object) != "":
+	case metav1.GetControllerOf(x.Object) != nil || hasOtherOwner(t, x.Object):
 		return x.Object.DeepCopy(), nil
 	case t.Owns(x.Object):
 		return nil, nil

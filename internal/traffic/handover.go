@@ -93,7 +93,7 @@ func needsHandOver(t Target, x Lookup) bool {
 	annotations := x.Object.GetAnnotations()
 	_, isRecorded := annotations[OriginalAnnotation]
 	_, isKnown := flaggerSpec(annotations)
-	return t.Owns(x.Object) || !isRecorded && !isKnown && annotations[fluxReconcile] == disabled && otherOwner(t, x.Object) == ""
+	return t.Owns(x.Object) || !isRecorded && !isKnown && annotations[fluxReconcile] == disabled && !hasOtherOwner(t, x.Object)
 }
 
 // handedOver returns an owned object as one of the user that was adopted, with the given spec as its original.
