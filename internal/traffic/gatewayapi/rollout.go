@@ -3,6 +3,7 @@ package gatewayapi
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -58,6 +59,10 @@ const (
 	inProgressKey   = "rollouts.argoproj.io/gatewayapi-canary"
 	inProgressValue = "in-progress"
 )
+
+// inProgressAnnotation lists the Rollouts for which a route has the label: several may write into one route, and the first to end
+// must not remove the label of the others.
+const inProgressAnnotation = "serin.dev/in-progress"
 
 // routeSet has the routes of one kind in a configuration.
 type routeSet struct {
@@ -261,21 +266,41 @@ func (l pluginConfig) render(t traffic.Target, r release.Route, existing traffic
 			ref, len(rules), maxRules)
 	}
 	traffic.Spec(obj)["rules"] = traffic.List(rules)
-	traffic.RecordExperiments(obj, r.Others)
+	traffic.RecordExperiments(t, obj, r.Others)
+	l.label(t, obj, r.Canary > 0)
+	return nil
+}
+
+// label sets the label of a route during a release of the Rollout, and removes it unless the route is part of a release of another
+// Rollout.
+func (l pluginConfig) label(t traffic.Target, obj *unstructured.Unstructured, inProgress bool) {
 	if l.DisableInProgressLabel {
-		return nil
+		return
 	}
-	if r.Canary == 0 {
+	annotations, labels := obj.GetAnnotations(), obj.GetLabels()
+	rollouts := slices.DeleteFunc(strings.Split(annotations[inProgressAnnotation], ","), func(key string) bool { return key == "" || key == t.RolloutKey() })
+	if inProgress {
+		rollouts = append(rollouts, t.RolloutKey())
+	}
+	if len(rollouts) == 0 {
 		traffic.RemoveLabels(obj, l.InProgressLabelKey)
-		return nil
+		traffic.RemoveAnnotations(obj, inProgressAnnotation)
+		return
 	}
-	labels := obj.GetLabels()
+	slices.Sort(rollouts)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[inProgressAnnotation] = strings.Join(rollouts, ",")
+	obj.SetAnnotations(annotations)
+	if !inProgress {
+		return
+	}
 	if labels == nil {
 		labels = map[string]string{}
 	}
 	labels[l.InProgressLabelKey] = l.InProgressLabelValue
 	obj.SetLabels(labels)
-	return nil
 }
 
 // maxRules is the number of rules that the API allows in a route.
@@ -405,10 +430,8 @@ func (RolloutRenderer) Restore(t traffic.Target, existing traffic.Objects) ([]*u
 		if spec, ok := obj.Object["spec"].(map[string]any); ok && spec["rules"] != nil {
 			spec["rules"] = traffic.List(editor{t: t, added: traffic.ExperimentServices(t, obj)}.users(spec))
 		}
-		traffic.RecordExperiments(obj, nil)
-		if !l.DisableInProgressLabel {
-			traffic.RemoveLabels(obj, l.InProgressLabelKey)
-		}
+		traffic.RecordExperiments(t, obj, nil)
+		l.label(t, obj, false)
 		out[i] = obj
 	}
 	return out, nil

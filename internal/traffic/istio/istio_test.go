@@ -124,8 +124,12 @@ func TestRolloutContract(t *testing.T) {
 			if name == "hosts" {
 				version = ""
 			}
+			var shared func(traffic.Target) traffic.Target
+			if name == "hosts" { // a route without a name, or a DestinationRule, cannot be shared
+				shared = neighbor
+			}
 			traffictest.Run(t, istio.NewRollout(version), traffictest.Options{
-				Provider: "istio", Admission: admission,
+				Provider: "istio", Admission: admission, Neighbor: shared,
 				Rollout: func(_ *rapid.T, ro *argov1.Rollout) {
 					ro.Spec.Strategy.Canary.TrafficRouting.Istio = &routing
 					if routing.DestinationRule != nil {
@@ -136,6 +140,17 @@ func TestRolloutContract(t *testing.T) {
 			})
 		})
 	}
+}
+
+// neighbor is a Rollout with a route in the same VirtualService.
+func neighbor(t traffic.Target) traffic.Target {
+	t.Rollout = t.Rollout.DeepCopy()
+	t.Rollout.Name, t.Rollout.UID = "pay", "pay-uid"
+	routing := t.Rollout.Spec.Strategy.Canary.TrafficRouting
+	routing.ManagedRoutes, routing.Istio.VirtualService.Routes = nil, []string{"pay"}
+	t.StableService, t.CanaryService = "pay-stable", "pay-canary"
+	t.Rollout.Spec.Strategy.Canary.StableService, t.Rollout.Spec.Strategy.Canary.CanaryService = t.StableService, t.CanaryService
+	return t
 }
 
 // meshObjects are objects of a user: routes of all protocols, with a destination that does not belong to the release, and a
@@ -162,6 +177,9 @@ func meshObjects(t traffic.Target, version string) []*unstructured.Unstructured 
 			},
 			"tcp": []any{map[string]any{"match": []any{map[string]any{"port": int64(70)}}, "route": both()}},
 			"tls": []any{map[string]any{"match": []any{map[string]any{"port": int64(443), "sniHosts": []any{"a.example.com", "b.example.com"}}}, "route": both()}},
+		}
+		if rule == nil {
+			spec["http"] = append(spec["http"].([]any), map[string]any{"name": "pay", "route": []any{destination("pay-stable", "", 100), destination("pay-canary", "", 0)}})
 		}
 		if ref.GVK.Kind == "DestinationRule" {
 			spec = map[string]any{"host": "cart", "subsets": []any{

@@ -179,7 +179,7 @@ func (e editor) subsets(ref traffic.Ref, r release.Route, obj *unstructured.Unst
 		subsets = append(subsets, subset)
 	}
 	spec["subsets"] = traffic.List(subsets)
-	traffic.RecordExperiments(obj, r.Others)
+	traffic.RecordExperiments(e.t, obj, r.Others)
 	return nil
 }
 
@@ -316,7 +316,7 @@ func (RolloutRenderer) Restore(t traffic.Target, existing traffic.Objects) ([]*u
 		e := editor{t: t, added: traffic.ExperimentServices(t, obj)}
 		if !x.Ref.SelectsPods {
 			e.restoreRoutes(spec)
-			traffic.RecordExperiments(obj, nil)
+			traffic.RecordExperiments(t, obj, nil)
 			continue
 		}
 		if !t.UnmarkManaged(obj) {
@@ -331,7 +331,7 @@ func (RolloutRenderer) Restore(t traffic.Target, existing traffic.Objects) ([]*u
 			}
 			spec["subsets"] = traffic.List(subsets)
 		}
-		traffic.RecordExperiments(obj, nil)
+		traffic.RecordExperiments(t, obj, nil)
 	}
 	return out, nil
 }

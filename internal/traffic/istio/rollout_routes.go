@@ -226,7 +226,7 @@ func (e editor) routes(x traffic.Lookup, r release.Route, obj *unstructured.Unst
 			return fmt.Errorf("%s: %w", x.Ref, err)
 		}
 	}
-	traffic.RecordExperiments(obj, r.Others)
+	traffic.RecordExperiments(e.t, obj, r.Others)
 	if len(r.HeaderRoutes)+len(r.MirrorRoutes) > 0 && found.http == nil {
 		return traffic.Refuse(traffic.ErrInvalid, "%s has no HTTP route for the steps setHeaderRoute and setMirrorRoute", x.Ref)
 	}

@@ -36,6 +36,9 @@ type Options struct {
 	PodAnnotations map[string]map[string]string
 	// Route changes a drawn route into one that the provider accepts; nil leaves it unchanged.
 	Route func(*rapid.T, *release.Route)
+	// Neighbor returns another Rollout whose route is in the same objects, which Given creates with the destinations of both; nil if
+	// Rollouts cannot share objects.
+	Neighbor func(traffic.Target) traffic.Target
 	// Given creates what the user must create before a release, with all requests on the stable side; nil if that is nothing.
 	Given func(traffic.Target) []*unstructured.Unstructured
 	// Admission simulates an API server with the definitions of the provider; nil if it has no objects.
@@ -81,6 +84,7 @@ var laws = []struct {
 	{"restore returns the user's objects, and leaves created ones", restoreReturnsOriginals},
 	{"restoring twice changes nothing", restoringTwice},
 	{"a route that was handed over remains, without the two sides", handedOverRemains},
+	{"two Rollouts that share objects do not undo each other's changes", neighborsSettle},
 	{"features that are not declared are refused", undeclaredRefused},
 	{"weights above the total are refused", invalidWeightsRefused},
 }
@@ -363,6 +367,38 @@ func restoringTwice(t *rapid.T, f *fixture) {
 	existing = f.find(route, once)
 	if diff := cmp.Diff(once, f.save(t, existing, f.restore(t, existing))); diff != "" {
 		t.Fatalf("restored again (-once +twice):\n%s", diff)
+	}
+}
+
+// neighborsSettle: each of the two Rollouts is applied whenever the other one changed an object. Without a fixed point, this never
+// ends.
+func neighborsSettle(t *rapid.T, f *fixture) {
+	if f.options.Neighbor == nil {
+		return
+	}
+	other := &fixture{Renderer: f.Renderer, options: f.options, target: f.options.Neighbor(f.target)}
+	draw := func(of *fixture, label string) release.Route {
+		route := of.route(t, label)
+		route.HeaderRoutes, route.MirrorRoutes = nil, nil // only one of them may use managed routes
+		for i := range route.Others {
+			route.Others[i].Service = label + "-" + route.Others[i].Service
+		}
+		return route
+	}
+	own, others := draw(f, "own"), draw(other, "other")
+	stored := other.apply(t, others, f.apply(t, own, f.given(t)))
+	if diff := cmp.Diff(stored, f.apply(t, own, stored)); diff != "" {
+		t.Fatalf("%s again, after %s of the other (-stored +rendered):\n%s", own, others, diff)
+	}
+	if rapid.Bool().Draw(t, "ends") {
+		own = release.Route{Total: own.Total}
+		stored = f.apply(t, own, stored)
+	} else {
+		existing := f.find(own, stored)
+		stored = f.save(t, existing, f.restore(t, existing))
+	}
+	if diff := cmp.Diff(stored, other.apply(t, others, stored)); diff != "" {
+		t.Fatalf("%s of the other again, after the end (-stored +rendered):\n%s", others, diff)
 	}
 }
 
