@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pgregory.net/rapid"
 
@@ -146,14 +147,28 @@ func TestRolloutContract(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			shared := neighbor
+			if name == "selector" { // a TLSRoute has only one rule
+				shared = nil
+			}
 			traffictest.Run(t, gatewayapi.NewRollout(), traffictest.Options{
-				Provider: gatewayapi.PluginName, Admission: admission, Given: routes,
+				Provider: gatewayapi.PluginName, Admission: admission, Given: routes, Neighbor: shared,
 				Rollout: func(_ *rapid.T, ro *argov1.Rollout) {
 					ro.Spec.Strategy.Canary.TrafficRouting.Plugins = map[string]json.RawMessage{gatewayapi.PluginName: json.RawMessage(configuration)}
 				},
 			})
 		})
 	}
+}
+
+// neighbor is a Rollout with rules in the same routes.
+func neighbor(t traffic.Target) traffic.Target {
+	t.Rollout = t.Rollout.DeepCopy()
+	t.Rollout.Name, t.Rollout.UID = "pay", "pay-uid"
+	t.Rollout.Spec.Strategy.Canary.TrafficRouting.ManagedRoutes = nil
+	t.StableService, t.CanaryService = "pay-stable", "pay-canary"
+	t.Rollout.Spec.Strategy.Canary.StableService, t.Rollout.Spec.Strategy.Canary.CanaryService = t.StableService, t.CanaryService
+	return t
 }
 
 // routes are those of a user, of every kind and name in a configuration.
@@ -164,14 +179,18 @@ func routes(t traffic.Target) []*unstructured.Unstructured {
 	both := func() []any {
 		return []any{backend("cart-stable", 100), backend("cart-canary", 0), backend("legacy", 7)}
 	}
+	pay := func() map[string]any {
+		return map[string]any{"backendRefs": []any{backend("pay-stable", 100), backend("pay-canary", 0)}}
+	}
 	rules := map[string][]any{
 		"HTTPRoute": {
 			map[string]any{"backendRefs": both(), "timeouts": map[string]any{"request": "10s"}},
 			map[string]any{"backendRefs": both(), "matches": []any{map[string]any{"path": map[string]any{"type": "Exact", "value": "/cart"}}}},
 			map[string]any{"backendRefs": []any{backend("cart-canary", 1)}, "name": "preview"},
+			pay(),
 		},
-		"GRPCRoute": {map[string]any{"backendRefs": both(), "matches": []any{map[string]any{"method": map[string]any{"service": "cart.v1.Cart"}}}}},
-		"TCPRoute":  {map[string]any{"backendRefs": both()}},
+		"GRPCRoute": {map[string]any{"backendRefs": both(), "matches": []any{map[string]any{"method": map[string]any{"service": "cart.v1.Cart"}}}}, pay()},
+		"TCPRoute":  {map[string]any{"backendRefs": both()}, pay()},
 		"TLSRoute":  {map[string]any{"backendRefs": both()}},
 	}
 	var out []*unstructured.Unstructured
@@ -193,4 +212,36 @@ func routes(t traffic.Target) []*unstructured.Unstructured {
 
 func TestRolloutGolden(t *testing.T) {
 	traffictest.Golden(t, gatewayapi.NewRollout(), gatewayapi.PluginName, "testdata/rollout")
+}
+
+// TestServicesOfAnotherNamespace: the route of several teams has Services of the same names in each of their namespaces.
+func TestServicesOfAnotherNamespace(t *testing.T) {
+	ro := &argov1.Rollout{ObjectMeta: metav1.ObjectMeta{Namespace: "dev", Name: "cart"}}
+	ro.Spec.Strategy.Canary = &argov1.CanaryStrategy{TrafficRouting: &argov1.RolloutTrafficRouting{
+		Plugins: map[string]json.RawMessage{gatewayapi.PluginName: json.RawMessage(`{"httpRoute":"shared","namespace":"infra"}`)},
+	}}
+	target := traffic.Target{Namespace: "dev", Rollout: ro, StableService: "cart", CanaryService: "cart-canary", Provider: gatewayapi.PluginName}
+	rule := func(namespace string) any {
+		backend := func(name string, weight int64) any {
+			ref := map[string]any{"name": name, "port": int64(80), "weight": weight}
+			if namespace != "" {
+				ref["namespace"] = namespace
+			}
+			return ref
+		}
+		return map[string]any{"backendRefs": []any{backend("cart", 100), backend("cart-canary", 0)}}
+	}
+	rd := gatewayapi.NewRollout()
+	ref := rd.Refs(target, release.Route{}, nil)[0]
+	users := traffictest.NewObject(ref, map[string]any{"rules": []any{rule("dev"), rule("prod"), rule("")}})
+	rendered, err := rd.Render(target, release.Route{Canary: 50}, traffic.Objects{{Ref: ref, Object: users}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []int64{50, 0, 50} {
+		rule := traffic.Maps(traffic.Spec(rendered[0])["rules"])[i]
+		if got := traffic.Maps(rule["backendRefs"])[1]["weight"]; got != want {
+			t.Errorf("rule %d: the canary has weight %v, want %d", i, got, want)
+		}
+	}
 }

@@ -51,7 +51,7 @@ func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Obse
 
 func weights(t traffic.Target, rule map[string]any) (primary, canary int, namesCanary bool, err error) {
 	for _, ref := range traffic.Maps(rule["backendRefs"]) {
-		toPrimary, toCanary := isService(ref, t.StableService), isService(ref, t.CanaryService)
+		toPrimary, toCanary := isBackend(t, ref, t.StableService), isBackend(t, ref, t.CanaryService)
 		if !toPrimary && !toCanary {
 			continue
 		}

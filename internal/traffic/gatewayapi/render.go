@@ -293,6 +293,13 @@ func isService(ref map[string]any, name string) bool {
 	return ref["name"] == name && group == "" && (!given || kind == serviceKind)
 }
 
+// isBackend reports whether a reference names the Service of that name in the namespace of the release. One without a namespace
+// does, whatever the namespace of the route.
+func isBackend(t traffic.Target, ref map[string]any, name string) bool {
+	namespace, _ := ref["namespace"].(string)
+	return isService(ref, name) && (namespace == "" || namespace == t.Namespace)
+}
+
 // pointer returns the given text, or the default of the API.
 func pointer[T ~string](given *string, otherwise T) *T {
 	if given == nil {

@@ -22,7 +22,7 @@ const defaultPath = "/"
 func (e editor) toMirror(rule map[string]any, route release.MirrorRoute, matches []any) map[string]any {
 	out := runtime.DeepCopyJSON(rule)
 	backend := map[string]any{}
-	for name, value := range backendOf(rule, e.t.CanaryService) {
+	for name, value := range backendOf(e.t, rule, e.t.CanaryService) {
 		if _, ok := backendFields[name]; ok {
 			backend[name] = value
 		}
@@ -201,7 +201,7 @@ func hasPathPrefix(path, prefix string) bool {
 func (e editor) mirrorRouteOf(rule map[string]any) (route string, managed bool) {
 	mirrors := slices.ContainsFunc(traffic.Maps(rule["filters"]), func(filter map[string]any) bool {
 		to, ok, _ := unstructured.NestedMap(filter, "requestMirror", "backendRef")
-		return ok && isService(to, e.t.CanaryService)
+		return ok && isBackend(e.t, to, e.t.CanaryService)
 	})
 	if !mirrors || e.t.Rollout.Spec.Strategy.Canary == nil {
 		return "", false

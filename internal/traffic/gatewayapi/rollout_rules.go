@@ -27,13 +27,13 @@ type editor struct {
 
 // shares reports whether a rule refers to both sides, so that its requests can be split.
 func shares(t traffic.Target, rule map[string]any) bool {
-	return backendOf(rule, t.StableService) != nil && backendOf(rule, t.CanaryService) != nil
+	return backendOf(t, rule, t.StableService) != nil && backendOf(t, rule, t.CanaryService) != nil
 }
 
 // backendOf is the backend of a rule for a Service; nil if it has none.
-func backendOf(rule map[string]any, name string) map[string]any {
+func backendOf(t traffic.Target, rule map[string]any, name string) map[string]any {
 	for _, ref := range traffic.Maps(rule["backendRefs"]) {
-		if isService(ref, name) {
+		if isBackend(t, ref, name) {
 			return ref
 		}
 	}
@@ -140,7 +140,7 @@ func (e editor) users(spec map[string]any) []map[string]any {
 		refs := traffic.Maps(rule["backendRefs"])
 		remaining := slices.DeleteFunc(slices.Clone(refs), func(ref map[string]any) bool {
 			name, _ := ref["name"].(string)
-			return slices.Contains(e.added, name) && isService(ref, name)
+			return slices.Contains(e.added, name) && isBackend(e.t, ref, name)
 		})
 		if len(remaining) < len(refs) {
 			rule["backendRefs"] = traffic.List(remaining)
@@ -150,8 +150,8 @@ func (e editor) users(spec map[string]any) []map[string]any {
 }
 
 func (e editor) setWeights(rule map[string]any, before []map[string]any, r release.Route, existing traffic.Objects) {
-	backendOf(rule, e.t.CanaryService)["weight"] = int64(r.Canary)
-	backendOf(rule, e.t.StableService)["weight"] = int64(r.Stable())
+	backendOf(e.t, rule, e.t.CanaryService)["weight"] = int64(r.Canary)
+	backendOf(e.t, rule, e.t.StableService)["weight"] = int64(r.Stable())
 	if len(r.Others) == 0 {
 		return
 	}
@@ -161,7 +161,7 @@ func (e editor) setWeights(rule map[string]any, before []map[string]any, r relea
 			"group": "", "kind": serviceKind, "name": d.Service, "namespace": e.t.Namespace,
 			"port": portOf(existing.Get(serviceKind, e.t.Namespace, d.Service)), "weight": int64(d.Weight),
 		}
-		if i := slices.IndexFunc(before, func(was map[string]any) bool { return isService(was, d.Service) }); i >= 0 {
+		if i := slices.IndexFunc(before, func(was map[string]any) bool { return isBackend(e.t, was, d.Service) }); i >= 0 {
 			created = traffic.PreserveUnknownFields(created, before[i], backendFields.With(traffic.WholeFields("weight")))
 		}
 		refs = append(refs, created)
@@ -219,7 +219,7 @@ func (e editor) render(m managedRule) []map[string]any {
 // toCanary returns a copy of a rule that sends its requests to the canary, whatever its weight.
 func (e editor) toCanary(rule map[string]any, matches []any) map[string]any {
 	out := runtime.DeepCopyJSON(rule)
-	canary := runtime.DeepCopyJSON(backendOf(rule, e.t.CanaryService))
+	canary := runtime.DeepCopyJSON(backendOf(e.t, rule, e.t.CanaryService))
 	canary["weight"] = int64(1) // the default of a single backend
 	out["matches"], out["backendRefs"] = matches, []any{canary}
 	return out
@@ -325,7 +325,7 @@ func (e editor) routeOf(rule map[string]any) (route string, managed bool) {
 	if shares(e.t, rule) {
 		return e.mirrorRouteOf(rule)
 	}
-	if refs := traffic.Maps(rule["backendRefs"]); len(refs) != 1 || !isService(refs[0], e.t.CanaryService) || e.t.Rollout.Spec.Strategy.Canary == nil {
+	if refs := traffic.Maps(rule["backendRefs"]); len(refs) != 1 || !isBackend(e.t, refs[0], e.t.CanaryService) || e.t.Rollout.Spec.Strategy.Canary == nil {
 		return "", false
 	}
 	for _, step := range e.t.Rollout.Spec.Strategy.Canary.Steps {
