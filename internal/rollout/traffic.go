@@ -37,8 +37,9 @@ type trafficPlan struct {
 func planTraffic(f facts) trafficPlan {
 	var t trafficPlan
 	recordedWeights := f.Status.Canary.Weights
-	if f.Route.HasStaleRouters || !f.usesRouter() && recordedWeights != nil {
-		t.trafficEffects = append(t.trafficEffects, RouteRestored{RemoveCreated: isPromoted(f.Status)})
+	restored := RouteRestored{RemoveCreated: isPromoted(f.Status)}
+	if !f.usesRouter() && (f.Route.HasStaleRouters || recordedWeights != nil) {
+		t.trafficEffects = append(t.trafficEffects, restored)
 	}
 	if !f.usesRouter() || !f.stable.exists() {
 		return t
@@ -81,6 +82,9 @@ func planTraffic(f facts) trafficPlan {
 	}
 	routed := newTrafficRouted(f, weights, desired)
 	t.trafficEffects = append(t.trafficEffects, routed)
+	if f.Route.HasStaleRouters { // only then, because the route replaces those of former configurations
+		t.trafficEffects = append(t.trafficEffects, restored)
+	}
 	t.weights, t.plugins = &weights, planRouterPlugins(f, routed)
 	return confirmWeights(f, t)
 }

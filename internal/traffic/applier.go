@@ -210,10 +210,11 @@ func (a *Applier) Prepare(ctx context.Context, rd Renderer, t Target) (changed b
 	return a.write(ctx, t, existing, desired, nil)
 }
 
-// Restore restores the user's objects. With ErrNoOriginal everything known was restored, and the user must repair the rest;
-// repeating the call does not help. Objects that no longer exist are not an error.
-func (a *Applier) Restore(ctx context.Context, rd Renderer, t Target) error {
-	existing, err := a.find(ctx, rd, t, release.Route{})
+// Restore restores the user's objects, with the exception of some. With ErrNoOriginal everything known was restored, and the user
+// must repair the rest; repeating the call does not help. Objects that no longer exist are not an error, nor are kinds that are no
+// longer installed.
+func (a *Applier) Restore(ctx context.Context, rd Renderer, t Target, except ...Ref) error {
+	existing, err := a.findWith(ctx, rd, t, release.Route{}, a.readInstalled)
 	if err != nil {
 		return err
 	}
@@ -225,6 +226,11 @@ func (a *Applier) Restore(ctx context.Context, rd Renderer, t Target) error {
 	desired = slices.Clone(desired)
 	slices.Reverse(existing)
 	slices.Reverse(desired)
+	for i, x := range existing {
+		if slices.ContainsFunc(except, func(ref Ref) bool { return ref.key() == x.Ref.key() }) {
+			desired[i] = x.Object
+		}
+	}
 	if _, err := a.write(ctx, t, existing, desired, nil); err != nil {
 		return err
 	}
@@ -246,9 +252,13 @@ func (a *Applier) Delete(ctx context.Context, t Target, owned Objects) error {
 // find reads the objects of a route. They belong to the cache and must not be modified; the contract test verifies that
 // renderers do not.
 func (a *Applier) find(ctx context.Context, rd Renderer, t Target, r release.Route) (Objects, error) {
+	return a.findWith(ctx, rd, t, r, a.read)
+}
+
+func (a *Applier) findWith(ctx context.Context, rd Renderer, t Target, r release.Route, read func(context.Context, Ref) (Objects, error)) (Objects, error) {
 	several := len(rd.Refs(t, r, nil)) > 1
 	return FindObjects(rd, t, r, func(ref Ref) (Objects, error) {
-		found, err := a.read(ctx, ref)
+		found, err := read(ctx, ref)
 		if err != nil {
 			return nil, t.explain(ref, several, err)
 		}
@@ -287,6 +297,19 @@ func (a *Applier) read(ctx context.Context, ref Ref) (Objects, error) {
 		out = append(out, Lookup{Ref: one, Object: &list.Items[i]})
 	}
 	return out, nil
+}
+
+// readInstalled is read, except that there are no objects of a kind that is not installed.
+func (a *Applier) readInstalled(ctx context.Context, ref Ref) (Objects, error) {
+	found, err := a.read(ctx, ref)
+	switch {
+	case !meta.IsNoMatchError(err):
+		return found, err
+	case ref.Selector != "":
+		return nil, nil
+	default:
+		return Objects{{Ref: ref}}, nil
+	}
 }
 
 // explain names the object of an error. If the route of a Canary has several objects, the text begins like Flagger's.

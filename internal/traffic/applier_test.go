@@ -412,6 +412,26 @@ func TestRestoreWithoutObjectsSucceeds(t *testing.T) {
 	}
 }
 
+// TestRestoreWithoutDefinitionsSucceeds: the objects were deleted with the definitions of their kinds, and a Canary waits for their
+// restoration before its deletion.
+func TestRestoreWithoutDefinitionsSucceeds(t *testing.T) {
+	c := newCluster(t, usersService())
+	a := &traffic.Applier{Client: c}
+	if _, err := a.Apply(t.Context(), istio.New(), cart(), release.Route{Canary: 20}, nil); err != nil {
+		t.Fatal(err)
+	}
+	c.wrote()
+	for _, kind := range []string{"DestinationRule", "VirtualService"} {
+		c.fail["get "+kind] = &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "networking.istio.io", Kind: kind}}
+		if err := a.Restore(t.Context(), istio.New(), cart()); err != nil {
+			t.Errorf("without %s: %v", kind, err)
+		}
+	}
+	if diff := cmp.Diff([]string{"patch VirtualService"}, c.wrote()); diff != "" {
+		t.Errorf("wrote (-want +got):\n%s", diff)
+	}
+}
+
 func TestRestoreReportsAMissingOriginal(t *testing.T) {
 	users := usersService()
 	users.SetAnnotations(map[string]string{"kustomize.toolkit.fluxcd.io/reconcile": "disabled"})

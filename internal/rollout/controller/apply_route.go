@@ -29,7 +29,11 @@ func (a routeApplier) setRoutes(ctx context.Context, s *observation, e rollout.T
 		s.addFormerManagedRoutes(object)
 		target := router.Target(object, e.Weights.Canary.PodTemplateHash, e.Weights.Stable.PodTemplateHash)
 		target.Drained, target.PodAnnotations = e.Drained, s.podAnnotations()
-		outcome, err := a.traffic.Apply(ctx, router.Renderer, target, router.Route(target, routeOf(e, target)), s.versions[i])
+		former, err := a.formerTargets(s, router)
+		if err != nil {
+			return changed, events, err
+		}
+		outcome, err := a.traffic.Apply(ctx, traffic.WithFormer(router.Renderer, former), target, router.Route(target, routeOf(e, target)), s.versions[i])
 		if outcome.Changed {
 			s.versions[i] = nil // later effects of this decision take this write into account
 		}
@@ -73,9 +77,47 @@ func routeOf(e rollout.TrafficRouted, target traffic.Target) release.Route {
 	return route
 }
 
-// restoreFormer restores the objects of routers that the strategy no longer names. removeCreated is true if no release is in
-// progress. Until then, objects that were created for the Rollout remain, because the other routers may not route their traffic
-// yet.
+// formerTargets returns the former configurations of a router whose routes are not restored yet.
+func (a routeApplier) formerTargets(s *observation, router traffic.Router) ([]traffic.Target, error) {
+	var targets []traffic.Target
+	for _, former := range s.formerRouters {
+		routers, err := a.changedRouters(s, former)
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range routers {
+			if x.Name == router.Name && !former.Restored {
+				targets = append(targets, x.Target(withFormerStrategy(s.object, former), "", ""))
+			}
+		}
+	}
+	return targets, nil
+}
+
+// changedRouters returns the routers of a former spec that the spec no longer names, or configures in another way. An unsupported
+// router has no objects of Serin.
+func (a routeApplier) changedRouters(s *observation, former argov1.RoutedStatus) ([]traffic.Router, error) {
+	routers, err := a.routers.ForRollout(&former.TrafficRouting)
+	current := routedStatusOf(s.object.Spec)
+	if err != nil || current == nil {
+		return routers, nil //nolint:nilerr // none
+	}
+	var changed []traffic.Router
+	for _, router := range routers {
+		same, err := sameRouter(router.Name, former, *current)
+		if err != nil {
+			return nil, err
+		}
+		if !same {
+			changed = append(changed, router)
+		}
+	}
+	return changed, nil
+}
+
+// restoreFormer restores the objects of routers that the strategy no longer names, except for those into which setRoutes has written
+// the route of the strategy. removeCreated is true if no release is in progress. Until then, objects that were created for the
+// Rollout remain, because the other routers may not route their traffic yet.
 func (a routeApplier) restoreFormer(ctx context.Context, s *observation, removeCreated bool) error {
 	var remaining []argov1.RoutedStatus
 	for _, former := range s.formerRouters {
@@ -95,21 +137,11 @@ func (a routeApplier) restoreFormer(ctx context.Context, s *observation, removeC
 // restoreRouting restores the objects of the routers that one former spec named. It reports whether objects remain that were
 // created for the Rollout.
 func (a routeApplier) restoreRouting(ctx context.Context, s *observation, former argov1.RoutedStatus, removeCreated bool) (remaining bool, err error) {
-	routers, err := a.routers.ForRollout(&former.TrafficRouting)
+	routers, err := a.changedRouters(s, former)
 	if err != nil {
-		return false, nil //nolint:nilerr // an unsupported router has no objects of Serin
+		return false, err
 	}
-	current := routedStatusOf(s.object.Spec)
 	for _, router := range routers {
-		if current != nil {
-			same, err := sameRouter(router.Name, former, *current)
-			if err != nil {
-				return false, err
-			}
-			if same {
-				continue
-			}
-		}
 		created, err := a.restoreRouter(ctx, s, router, former, removeCreated)
 		if errors.Is(err, traffic.ErrNotInstalled) || errors.Is(err, traffic.ErrCrossNamespace) {
 			continue // a reference that is forbidden now must not block the new routers
@@ -125,7 +157,11 @@ func (a routeApplier) restoreRouting(ctx context.Context, s *observation, former
 func (a routeApplier) restoreRouter(ctx context.Context, s *observation, router traffic.Router, former argov1.RoutedStatus, removeCreated bool) (remaining bool, err error) {
 	target := router.Target(withFormerStrategy(s.object, former), "", "")
 	if !former.Restored {
-		if err := a.traffic.Restore(ctx, router.Renderer, target); err != nil {
+		written, err := a.refsOf(ctx, s, router.Name)
+		if err != nil {
+			return false, err
+		}
+		if err := a.traffic.Restore(ctx, router.Renderer, target, written...); err != nil {
 			return false, err
 		}
 	}
@@ -137,6 +173,17 @@ func (a routeApplier) restoreRouter(ctx context.Context, s *observation, router 
 		return len(created) > 0, err
 	}
 	return false, a.traffic.Delete(ctx, target, created)
+}
+
+// refsOf returns the objects that the router of that name in the spec writes; none if the spec does not name it.
+func (a routeApplier) refsOf(ctx context.Context, s *observation, name string) ([]traffic.Ref, error) {
+	for _, router := range s.routers {
+		if router.Name == name {
+			refs, err := a.traffic.Refs(ctx, router.Renderer, s.target(router))
+			return slices.DeleteFunc(refs, func(ref traffic.Ref) bool { return !ref.Shared && !ref.Owned }), err
+		}
+	}
+	return nil, nil
 }
 
 // sameRouter reports whether two specs configure a router in the same way.
