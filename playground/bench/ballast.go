@@ -59,6 +59,10 @@ func (s *stage) createBallast(ctx context.Context, b ballast) error {
 	if err := node.Register(ctx); err != nil {
 		return err
 	}
+	registered, err := core.Nodes().Get(ctx, ballastNode, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("create the ballast: %w", err)
+	}
 	text := strings.Repeat("x", configBytes)
 	template := corev1.PodSpec{
 		NodeName: ballastNode, AutomountServiceAccountToken: new(false), Containers: []corev1.Container{{Name: "app", Image: oldVersion}},
@@ -89,7 +93,11 @@ func (s *stage) createBallast(ctx context.Context, b ballast) error {
 			return err
 		}},
 		{"pods", b.Pods, func(ctx context.Context, i int) error {
-			_, err := core.Pods(ballastNamespace).Create(ctx, &corev1.Pod{ObjectMeta: meta("pod", i), Spec: template}, metav1.CreateOptions{})
+			// The controller manager compares each pod without a controller with the selectors of all ReplicaSets. So the node is
+			// the controller, as of static pods.
+			m := meta("pod", i)
+			m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(registered, corev1.SchemeGroupVersion.WithKind("Node"))}
+			_, err := core.Pods(ballastNamespace).Create(ctx, &corev1.Pod{ObjectMeta: m, Spec: template}, metav1.CreateOptions{})
 			return err
 		}},
 		{"AnalysisRuns", b.AnalysisRuns, func(ctx context.Context, i int) error {

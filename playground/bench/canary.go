@@ -33,7 +33,8 @@ var canaries = benchmarkedAPI{
 	}},
 }
 
-// newCanary returns a Canary with the plan of a release.
+// newCanary returns a Canary with the plan of a release. Its Services have no addresses, like all Services of the benchmark: for each new
+// address, the API server reads all existing ones, which would occupy it with thousands of Services.
 func newCanary(name string, s settings) *unstructured.Unstructured {
 	check := func(name, limit string, value int64) any {
 		return map[string]any{"name": name, "interval": "30s", "thresholdRange": map[string]any{limit: value}}
@@ -41,7 +42,7 @@ func newCanary(name string, s settings) *unstructured.Unstructured {
 	return newObject(canaryResource, "Canary", name, map[string]any{
 		"provider":  "istio",
 		"targetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
-		"service":   map[string]any{"port": int64(80), "targetPort": "http"},
+		"service":   map[string]any{"port": int64(80), "targetPort": "http", "headless": true},
 		"analysis": map[string]any{
 			"interval": s.interval.String(), "threshold": int64(5), "stepWeight": int64(stepWeight), "maxWeight": int64(s.steps * stepWeight),
 			"metrics": []any{check("request-success-rate", "min", 99), check("request-duration", "max", 500)},

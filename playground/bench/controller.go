@@ -25,7 +25,7 @@ func serin(s settings) controller {
 	return controller{name: serinName, command: func(kubeconfig, prometheus string) (argv, env []string) {
 		argv = []string{
 			s.serin, "controller", "-kubeconfig", kubeconfig, "-metrics-server", prometheus, "-allow-loopback-hooks", "-mesh-provider", "istio",
-			"-enable-leader-election", "-leader-election-namespace", namespace, "-drain-delay", drainDelay.String(), "-log-level", "info",
+			"-enable-leader-election", "-leader-election-namespace", "default", "-drain-delay", drainDelay.String(), "-log-level", "info",
 		}
 		if s.interval < 10*time.Second {
 			argv = append(argv, "-min-analysis-interval", s.interval.String())

@@ -47,6 +47,32 @@ func TestAPeerIsMeasuredWithItsAPI(t *testing.T) {
 	}
 }
 
+func TestReleasesInProgressAreMeasuredWithAScale(t *testing.T) {
+	for name, test := range map[string]struct {
+		scale string
+		busy  int
+		want  string
+	}{
+		"with a scale":     {"100", 50, ""},
+		"without a scale":  {"", 50, "together with -scale"},
+		"a negative count": {"100", -1, "-busy is -1"},
+	} {
+		s := settings{releases: 100, steps: 5, interval: 10 * time.Second, idle: time.Minute, apis: "canary", scale: test.scale, busy: test.busy}
+		err := s.validate()
+		if got := err == nil; got != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: got the error %v, want %q", name, err, test.want)
+		}
+	}
+}
+
+func TestNamespacesContainAHundredReleases(t *testing.T) {
+	for number, want := range map[int]string{0: "bench-00", 99: "bench-00", 100: "bench-01", maxReleases - 1: "bench-99"} {
+		if got := releaseNamespace(number); got != want {
+			t.Errorf("release %d is in namespace %s, want %s", number, got, want)
+		}
+	}
+}
+
 func TestAPeerIsStartedWithWhatItNeeds(t *testing.T) {
 	c := rollouts.peer.controller("/opt/argo.sh")
 	argv, env := c.command("/run/kubeconfig", "http://127.0.0.1:9090")

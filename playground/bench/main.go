@@ -167,7 +167,7 @@ func runBenchmark(s settings) error {
 		}
 		s.peers[api] = absolute
 	}
-	options := cluster.Options{Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	options := cluster.Options{ObjectsOnly: true, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	// Builds need the network of the machine, so they happen outside the network namespace.
 	err := cluster.Enter(&options, logProgress, func(ctx context.Context, b *build.Builder) error {
 		if _, err := b.IstioCRDs(ctx); err != nil || s.serin != "" {

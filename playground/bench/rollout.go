@@ -47,7 +47,7 @@ var rollouts = benchmarkedAPI{
 
 func newService(name, app string) *unstructured.Unstructured {
 	return newObject(serviceResource, "Service", name, map[string]any{
-		"selector": map[string]any{"app": app}, "ports": []any{map[string]any{"port": int64(80), "targetPort": "http"}},
+		"clusterIP": corev1.ClusterIPNone, "selector": map[string]any{"app": app}, "ports": []any{map[string]any{"port": int64(80), "targetPort": "http"}},
 	})
 }
 

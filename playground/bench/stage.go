@@ -42,8 +42,10 @@ const (
 	waitTimeout = 3 * time.Minute
 	// releaseTimeout is added to the limit of a wait for each release that it is about.
 	releaseTimeout = 300 * time.Millisecond
-	// quietPeriod is the time without requests after which an activity counts as complete.
+	// quietPeriod is the time without requests after which an activity counts as complete, and quietUse the share of a processor that
+	// the controller may use in it.
 	quietPeriod = 5 * time.Second
+	quietUse    = 0.1
 )
 
 // stage is a cluster with a controller and all releases.
@@ -96,7 +98,7 @@ func (s *stage) runInBackground(run func(context.Context) error) {
 	})
 }
 
-// deploy starts the node and the controller, and creates the objects that all releases share.
+// deploy starts the node and the controller.
 func (s *stage) deploy(ctx context.Context, fail context.CancelCauseFunc, b *build.Builder) error {
 	s.life, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.fail = fail
@@ -121,17 +123,19 @@ func (s *stage) deploy(ctx context.Context, fail context.CancelCauseFunc, b *bui
 			return err
 		}
 	}
-	if _, err := s.cluster.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("make the namespace of the releases: %w", err)
-	}
 	if err := s.watchTimelines(ctx); err != nil {
 		return err
 	}
-	if err := s.startController(ctx); err != nil {
-		return err
+	return s.startController(ctx)
+}
+
+// createNamespace creates a namespace with the objects that its releases share.
+func (s *stage) createNamespace(ctx context.Context, name string) error {
+	if _, err := s.cluster.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("make namespace %s: %w", name, err)
 	}
 	for _, object := range s.subject.sharedObjects(s.settings) {
-		if err := s.create(ctx, object); err != nil {
+		if err := s.create(ctx, name, object); err != nil {
 			return err
 		}
 	}
@@ -139,7 +143,7 @@ func (s *stage) deploy(ctx context.Context, fail context.CancelCauseFunc, b *bui
 }
 
 // create creates an object.
-func (s *stage) create(ctx context.Context, object *unstructured.Unstructured) error {
+func (s *stage) create(ctx context.Context, namespace string, object *unstructured.Unstructured) error {
 	resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
 	if _, err := s.cluster.Dynamic.Resource(resource).Namespace(namespace).Create(ctx, object, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("make %s %s: %w", object.GetKind(), object.GetName(), err)
@@ -159,9 +163,17 @@ func (s *stage) createReleases(ctx context.Context, count int) error {
 	timeout := waitTimeout + time.Duration(count-first)*releaseTimeout
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it took more than %s", timeout))
 	defer cancel()
+	for i := first; i < count; i++ {
+		if i%namespaceReleases != 0 {
+			continue
+		}
+		if err := s.createNamespace(ctx, releaseNamespace(i)); err != nil {
+			return err
+		}
+	}
 	err := createAll(ctx, count-first, func(ctx context.Context, i int) error {
 		for _, object := range s.subject.releaseObjects(releaseName(first+i), s.settings) {
-			if err := s.create(ctx, object); err != nil {
+			if err := s.create(ctx, releaseNamespace(first+i), object); err != nil {
 				return err
 			}
 		}
@@ -277,7 +289,7 @@ func (s *stage) watchTimelines(ctx context.Context) error {
 		}
 	}
 	for _, resource := range s.subject.watchedResources {
-		informer := dynamicinformer.NewFilteredDynamicInformer(s.cluster.Dynamic, resource, namespace, 0, cache.Indexers{}, nil).Informer()
+		informer := dynamicinformer.NewFilteredDynamicInformer(s.cluster.Dynamic, resource, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: see, UpdateFunc: func(_, object any) { see(object) }})
 		if err != nil {
 			return fmt.Errorf("watch the releases: %w", err)
@@ -351,10 +363,14 @@ func (s *stage) countRequests() int {
 	return sumCounts(r.Reads) + sumCounts(r.Writes)
 }
 
-// waitQuiet waits until requests stop, with a limit: requests that never stop are a result of the measurement. It reports whether they
-// stopped.
+// waitQuiet waits until the controller sends no requests and needs almost no processor time, with a limit: requests that never stop are
+// a result of the measurement. It reports whether the controller became quiet.
 func (s *stage) waitQuiet(ctx context.Context) (quiet bool, err error) {
 	before, since := s.countRequests(), s.clock.Now()
+	used, err := s.cluster.Usage(s.controller.name)
+	if err != nil {
+		return false, err
+	}
 	for deadline := since.Add(waitTimeout / 3); s.clock.Now().Before(deadline); {
 		select {
 		case <-ctx.Done():
@@ -362,13 +378,21 @@ func (s *stage) waitQuiet(ctx context.Context) (quiet bool, err error) {
 		case <-s.clock.After(phasePollInterval):
 		}
 		now := s.clock.Now()
-		if count := s.countRequests(); count != before {
-			before, since = count, now
-		} else if now.Sub(since) >= quietPeriod {
+		count := s.countRequests()
+		if count == before && now.Sub(since) < quietPeriod {
+			continue
+		}
+		usage, err := s.cluster.Usage(s.controller.name)
+		if err != nil {
+			return false, err
+		}
+		// The first reconciliations of idle releases send no requests.
+		if count == before && usage.CPUSeconds-used.CPUSeconds < quietUse*now.Sub(since).Seconds() {
 			return true, nil
 		}
+		before, since, used = count, now, usage
 	}
-	s.say("  requests did not cease")
+	s.say("  the controller did not become quiet")
 	return false, nil
 }
 
@@ -495,7 +519,7 @@ func (s *stage) changeTemplates(ctx context.Context, first, count int, pause tim
 		case <-s.clock.After(pause):
 		}
 		name := releaseName(i)
-		_, err := s.cluster.Dynamic.Resource(s.subject.targetResource).Namespace(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+		_, err := s.cluster.Dynamic.Resource(s.subject.targetResource).Namespace(releaseNamespace(i)).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 		if err != nil {
 			return fmt.Errorf("change the version of %s: %w", name, err)
 		}

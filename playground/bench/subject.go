@@ -13,7 +13,7 @@ import (
 type benchmarkedAPI struct {
 	// api is its name in flags.
 	api string
-	// sharedObjects are created once for all releases.
+	// sharedObjects are created once in each namespace.
 	sharedObjects  func(settings) []*unstructured.Unstructured
 	releaseObjects func(name string, s settings) []*unstructured.Unstructured
 	// targetResource is the resource of the object whose template users change.
@@ -42,12 +42,12 @@ func selectAPIs(names string) ([]benchmarkedAPI, error) {
 	return out, nil
 }
 
-// The namespaces. All releases share one, which is the more expensive case for controllers that search for releases with the same
-// target.
-const (
-	namespace = "bench"
-	nodeName  = "bench"
-)
+// nodeName is the name of the node that simulates the pods of all releases.
+const nodeName = "bench"
+
+// namespaceReleases is the number of releases in a namespace. Ten thousand in one would measure the controller manager, which reads
+// all ReplicaSets of the namespace whenever a Deployment changes.
+const namespaceReleases = 100
 
 // The released images. Nothing runs them.
 const (
@@ -58,11 +58,14 @@ const (
 // releaseName returns the name of a release.
 func releaseName(number int) string { return fmt.Sprintf("app-%04d", number) }
 
-// newObject returns an object in the namespace of the releases.
+// releaseNamespace returns the name of the namespace of a release.
+func releaseNamespace(number int) string { return fmt.Sprintf("bench-%02d", number/namespaceReleases) }
+
+// newObject returns an object without a namespace.
 func newObject(resource schema.GroupVersionResource, kind, name string, spec map[string]any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": resource.GroupVersion().String(), "kind": kind,
-		"metadata": map[string]any{"name": name, "namespace": namespace}, "spec": spec,
+		"metadata": map[string]any{"name": name}, "spec": spec,
 	}}
 }
 

@@ -66,6 +66,9 @@ type Options struct {
 	TCPRouteCRDs []string
 	// APIServerOnly starts only etcd and the API server: without controllers and a node, nothing but the caller changes objects.
 	APIServerOnly bool
+	// ObjectsOnly starts no node and no network of Services: the caller simulates the pods. The rules of thousands of Services would
+	// occupy a processor whenever one changes.
+	ObjectsOnly bool
 	// Autoscaling runs the HorizontalPodAutoscaler controller. There are no pod metrics, so it only enforces minReplicas and
 	// maxReplicas, and scales by metrics that tests provide.
 	Autoscaling bool
@@ -243,7 +246,7 @@ func (c *Cluster) startAll(ctx, running context.Context) (err error) {
 	if err := c.startAPIServer(ctx, running); err != nil || c.options.APIServerOnly {
 		return err
 	}
-	if err := c.startControllers(); err != nil {
+	if err := c.startControllers(); err != nil || c.options.ObjectsOnly {
 		return err
 	}
 
