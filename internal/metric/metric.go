@@ -27,6 +27,16 @@ type Query struct {
 	Range *Range
 }
 
+// PublishDelay is the time that a service may need to publish a point. A point that is later is not used.
+const PublishDelay = 3 * time.Minute
+
+// IsCurrent reports whether a point that covers the period before end is recent enough to be the result of the query. Older
+// points contain requests from before its time range, such as those of an earlier revision. The newest point of a period that
+// is longer than the interval may be as old as the period.
+func (q Query) IsCurrent(end time.Time, period time.Duration) bool {
+	return !end.Before(q.Now.Add(-max(q.Interval, period)).Add(-PublishDelay))
+}
+
 // Range is a time range and the distance of the samples in it.
 type Range struct {
 	Start, End time.Time

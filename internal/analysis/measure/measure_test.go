@@ -355,7 +355,7 @@ func TestProviders(t *testing.T) {
 				return r.URL.Path == "/v2/signalflow/execute" && r.URL.Query().Get("start") == "1767268740000" && body == "data('errors').publish()" &&
 					r.Header.Get("X-SF-Token") == "tok3n"
 			},
-			answer: "event: data\ndata: {\"data\":[{\"tsId\":\"A\",\"value\":2.5}]}\n\nevent: control-message\ndata: {\"event\":\"END_OF_CHANNEL\"}\n\n",
+			answer: "event: data\ndata: {\"data\":[{\"tsId\":\"A\",\"value\":2.5}],\"logicalTimestampMs\":1767268740000}\n\nevent: control-message\ndata: {\"event\":\"END_OF_CHANNEL\"}\n\n",
 			text:   "2.5", phase: argov1.AnalysisPhaseSuccessful,
 		},
 		{

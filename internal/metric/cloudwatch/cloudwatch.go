@@ -94,24 +94,59 @@ func newAWS(client *outbound.Client, c metric.Config, ambient *Ambient) (*provid
 // lookback is the number of intervals in the time range, because metrics of the cloud arrive late and have their own periods.
 const lookback = 10
 
+// unknownPeriod is assumed for a query whose period is part of an expression: the longest one of the metrics of Amazon's services
+// that are published within PublishDelay.
+const unknownPeriod = 5 * time.Minute
+
 // maxPoints bounds the response, of which the newest point is used.
 const maxPoints = 20
 
-// Measure returns the newest value of the first result.
+// Measure returns the newest value of the first result, unless it is too old.
 func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
-	results, err := p.query(ctx, q)
+	queries, err := parseQueries(q.Text)
+	if err != nil {
+		return 0, err
+	}
+	results, err := p.query(ctx, queries, q)
 	if err != nil {
 		return 0, err
 	}
 	if len(results) == 0 || len(results[0].Values) == 0 {
 		return 0, metric.ErrNoData
 	}
-	return metric.Number(results[0].Values[0])
+	newest := results[0]
+	if len(newest.Timestamps) != len(newest.Values) {
+		return 0, metric.Unexpected("CloudWatch")
+	}
+	period := longestPeriod(queries)
+	if !q.IsCurrent(newest.Timestamps[0].Add(period), period) {
+		return 0, metric.ErrNoData
+	}
+	return metric.Number(newest.Values[0])
+}
+
+// longestPeriod returns the period of an expression over all queries. A timestamp is the start of a period.
+func longestPeriod(queries []types.MetricDataQuery) time.Duration {
+	var seconds int32
+	for _, q := range queries {
+		seconds = max(seconds, aws.ToInt32(q.Period))
+		if q.MetricStat != nil {
+			seconds = max(seconds, aws.ToInt32(q.MetricStat.Period))
+		}
+	}
+	if seconds == 0 {
+		return unknownPeriod
+	}
+	return time.Duration(seconds) * time.Second
 }
 
 // QueryRaw returns the list of all results, as documents with the names of the API.
 func (p *provider) QueryRaw(ctx context.Context, q metric.Query) (metric.Result, error) {
-	results, err := p.query(ctx, q)
+	queries, err := parseQueries(q.Text)
+	if err != nil {
+		return metric.Result{}, err
+	}
+	results, err := p.query(ctx, queries, q)
 	if err != nil {
 		return metric.Result{}, err
 	}
@@ -134,11 +169,15 @@ func (p *provider) Online(ctx context.Context) error {
 	return err
 }
 
-func (p *provider) query(ctx context.Context, q metric.Query) ([]types.MetricDataResult, error) {
+func parseQueries(text string) ([]types.MetricDataQuery, error) {
 	var queries []types.MetricDataQuery
-	if json.Unmarshal([]byte(q.Text), &queries) != nil || len(queries) == 0 {
+	if json.Unmarshal([]byte(text), &queries) != nil || len(queries) == 0 {
 		return nil, errors.New("the query is not a list of metric data queries in JSON: correct it")
 	}
+	return queries, nil
+}
+
+func (p *provider) query(ctx context.Context, queries []types.MetricDataQuery, q metric.Query) ([]types.MetricDataResult, error) {
 	return p.getMetricData(ctx, queries, q.Now.Add(-time.Duration(p.lookback)*q.Interval), q.Now)
 }
 

@@ -31,9 +31,14 @@ func encode(document any) string {
 
 // answer returns a response with one result, newest value first, and a second result that is ignored.
 func answer(status string, values ...float64) string {
+	return answerAt(metrictest.Now, status, values...)
+}
+
+// answerAt returns such a response whose newest value is that of the period that starts at a time.
+func answerAt(newest time.Time, status string, values ...float64) string {
 	times := make([]cbor.Tag, len(values))
 	for i := range values {
-		times[i] = cbor.Tag{Number: 1, Content: metrictest.Now.Unix() - int64(60*i)}
+		times[i] = cbor.Tag{Number: 1, Content: newest.Unix() - int64(60*i)}
 	}
 	return encode(object{
 		"Messages": []any{},
@@ -57,10 +62,11 @@ func TestContract(t *testing.T) {
 		Value: answer("Complete", 1.5, 9),
 		NoData: []string{
 			encode(object{"MetricDataResults": []any{}}), encode(object{"MetricDataResults": []object{{"Id": "e1", "Values": []any{}}}}),
-			answer("Complete"), answer("Complete", nan()), encode(object{}), "",
+			answer("Complete"), answer("Complete", nan()), answerAt(metrictest.Now.Add(-5*time.Minute-time.Second), "Complete", 9), encode(object{}), "",
 		},
 		Invalid: []string{
 			encode(object{"MetricDataResults": "none"}), encode(object{"MetricDataResults": []object{{"Values": []string{"1.5"}}}}),
+			encode(object{"MetricDataResults": []object{{"Id": "e1", "Timestamps": []any{}, "Values": []float64{1.5}}}}),
 			answer("Forbidden", 1.5), strings.Repeat("\x81", 1<<20), "\x9b\x7f\xff\xff\xff\xff\xff\xff\xff", "\xbb\x7f\xff\xff\xff\xff\xff\xff\xff",
 		},
 		IsAuthorised: func(r *http.Request) bool {
@@ -168,6 +174,25 @@ func TestRawResultIsTheListOfResults(t *testing.T) {
 	first := found.Value.([]any)[0].(object)
 	if diff := cmp.Diff([]float64{1.5, 9}, first["Values"]); diff != "" || first["Id"] != "e1" {
 		t.Errorf("got %v", found.Value)
+	}
+}
+
+// TestLatePointsAreUsed has points that are as old as they can be if they are published in time.
+func TestLatePointsAreUsed(t *testing.T) {
+	const perFiveMinutes = `[{"Id": "m1", "MetricStat": {"Metric": {"Namespace": "Shop", "MetricName": "Errors"}, "Period": 300, "Stat": "Sum"}}]`
+	for text, age := range map[string]time.Duration{
+		query:          time.Minute + time.Minute + metric.PublishDelay,
+		perFiveMinutes: 5*time.Minute + 5*time.Minute + metric.PublishDelay,
+		`[{"Id": "e1", "Expression": "SEARCH('{Shop} Errors', 'Sum')"}]`: 5*time.Minute + 5*time.Minute + metric.PublishDelay,
+	} {
+		newest := metrictest.Now.Add(-age)
+		provider := newProviderFor(t, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte(answerAt(newest, "Complete", 1.5)))
+		})
+		value, err := provider.Measure(t.Context(), metric.Query{Text: text, Interval: metrictest.Interval, Now: metrictest.Now})
+		if err != nil || value != 1.5 {
+			t.Errorf("%s: got %v, %v, want 1.5", text, value, err)
+		}
 	}
 }
 

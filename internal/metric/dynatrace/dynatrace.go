@@ -6,8 +6,10 @@ package dynatrace
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,8 +33,8 @@ type provider struct {
 	client   *outbound.Client
 	endpoint *url.URL
 	header   http.Header
-	// lookback is the number of intervals that the requested point covers.
-	lookback int
+	// isAnalysis requests a single point that covers exactly the interval.
+	isAnalysis bool
 }
 
 func newProvider(client *outbound.Client, c metric.Config) (metric.Provider, error) {
@@ -53,7 +55,7 @@ func newMeasurement(ctx context.Context, r metric.AnalysisRequest) (metric.Measu
 	if err != nil {
 		return metric.Measurement{}, err
 	}
-	querier.lookback = 1
+	querier.isAnalysis = true
 	return metric.Measurement{Provider: metric.AsRaw(querier), Query: metric.Query{Text: p.Query, Interval: interval, Now: r.Now}}, nil
 }
 
@@ -70,27 +72,40 @@ func newDynatrace(client *outbound.Client, c metric.Config) (*provider, error) {
 		client:   client,
 		endpoint: address.JoinPath("api/v2/metrics"),
 		header:   http.Header{"Authorization": {"Api-Token " + token.Reveal()}},
-		lookback: lookback,
 	}, nil
 }
 
-// lookback is the number of intervals that the requested point of a MetricTemplate covers.
+// lookback is the number of intervals in the time range of a MetricTemplate, because points are published late, and the resolution
+// of a metric may be coarser than the interval.
 const lookback = 10
 
-// Measure returns the first value of the last series.
+// Measure returns a value of the last series: of its newest complete point that is not too old, or of the point of an analysis.
 func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
+	minutes := max(1, int(math.Ceil(q.Interval.Minutes()))) // the unit of a resolution
+	resolution, from := strconv.Itoa(minutes)+"m", q.Now.Add(-lookback*time.Duration(minutes)*time.Minute)
+	if p.isAnalysis {
+		resolution, from = "Inf", q.Now.Add(-q.Interval)
+	}
 	address := p.endpoint.JoinPath("query")
 	address.RawQuery = url.Values{
 		"metricSelector": {strings.TrimSpace(q.Text)},
-		"resolution":     {"Inf"},
-		"from":           {strconv.FormatInt(q.Now.Add(-time.Duration(p.lookback)*q.Interval).UnixMilli(), 10)},
+		"resolution":     {resolution},
+		"from":           {strconv.FormatInt(from.UnixMilli(), 10)},
 		"to":             {strconv.FormatInt(q.Now.UnixMilli(), 10)},
 	}.Encode()
 	body, err := metric.Fetch(ctx, p.client, outbound.Request{URL: address.String(), Header: p.header}, nil)
 	if err != nil {
 		return 0, err
 	}
-	return parse(body)
+	last, err := lastSeries(body)
+	switch {
+	case err != nil:
+		return 0, err
+	case p.isAnalysis:
+		return last.first()
+	default:
+		return last.newest(q)
+	}
 }
 
 // Online requests the name of one metric.
@@ -101,24 +116,52 @@ func (p *provider) Online(ctx context.Context) error {
 	return err
 }
 
-func parse(body []byte) (float64, error) {
+// series contains points in chronological order. A timestamp is the end of a point, in milliseconds.
+type series struct {
+	Timestamps []int64    `json:"timestamps"`
+	Values     []*float64 `json:"values"`
+}
+
+func lastSeries(body []byte) (series, error) {
 	var answer struct {
 		Result []struct {
-			Data []struct {
-				Values []*float64 `json:"values"`
-			} `json:"data"`
+			Data []series `json:"data"`
 		} `json:"result"`
 	}
 	if json.Unmarshal(body, &answer) != nil {
-		return 0, metric.Unexpected("Dynatrace")
+		return series{}, metric.Unexpected("Dynatrace")
 	}
 	if len(answer.Result) == 0 || len(answer.Result[0].Data) == 0 {
-		return 0, metric.ErrNoData
+		return series{}, metric.ErrNoData
 	}
 	data := answer.Result[0].Data
-	values := data[len(data)-1].Values
-	if len(values) == 0 || values[0] == nil {
+	return data[len(data)-1], nil
+}
+
+func (s series) first() (float64, error) {
+	if len(s.Values) == 0 || s.Values[0] == nil {
 		return 0, metric.ErrNoData
 	}
-	return *values[0], nil
+	return *s.Values[0], nil
+}
+
+func (s series) newest(q metric.Query) (float64, error) {
+	if len(s.Timestamps) != len(s.Values) {
+		return 0, metric.Unexpected("Dynatrace")
+	}
+	var period time.Duration // may be coarser than requested
+	if len(s.Timestamps) > 1 {
+		period = time.Duration(s.Timestamps[1]-s.Timestamps[0]) * time.Millisecond
+	}
+	for i, value := range slices.Backward(s.Values) {
+		end := time.UnixMilli(s.Timestamps[i])
+		if value == nil || end.After(q.Now) { // not published, or not complete yet
+			continue
+		}
+		if !q.IsCurrent(end, period) {
+			break
+		}
+		return *value, nil
+	}
+	return 0, metric.ErrNoData
 }

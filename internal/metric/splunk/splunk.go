@@ -109,7 +109,7 @@ func addresses(given string) (api, stream *url.URL, err error) {
 // lookback is the number of intervals in the time range of the program of a MetricTemplate.
 const lookback = 10
 
-// Measure returns the newest value of the only time series that the program publishes.
+// Measure returns the newest value of the only time series that the program publishes, unless it is too old.
 func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
 	address := *p.execute
 	address.RawQuery = url.Values{
@@ -127,7 +127,7 @@ func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error)
 	if err != nil {
 		return 0, err
 	}
-	return parse(body)
+	return parse(body, q)
 }
 
 // Online requests the name of one metric.
@@ -147,12 +147,15 @@ var (
 type streamState struct {
 	series string
 	value  float64
+	// start is the beginning of the period of the value. The period is zero if the stream does not report it.
+	start  time.Time
+	period time.Duration
 	found  bool
 	ended  bool
 }
 
 // parse reads a stream of server-sent events, in which data points are in chronological order.
-func parse(body []byte) (float64, error) {
+func parse(body []byte, q metric.Query) (float64, error) {
 	state := &streamState{}
 	for event := range bytes.SplitSeq(bytes.ReplaceAll(body, []byte("\r\n"), []byte("\n")), []byte("\n\n")) {
 		kind, data := eventFields(event)
@@ -166,7 +169,7 @@ func parse(body []byte) (float64, error) {
 	switch {
 	case !state.ended: // the stream is truncated, so the newest value may be missing
 		return 0, metric.Unexpected("SignalFlow")
-	case !state.found:
+	case !state.found, !q.IsCurrent(state.start.Add(state.period), state.period):
 		return 0, metric.ErrNoData
 	default:
 		return state.value, nil
@@ -205,7 +208,16 @@ func (state *streamState) handleEvent(kind string, data []byte) error {
 		return errAborted
 	case "data":
 		return state.addPoints(data)
-	default: // metadata, and messages about the computation
+	case "metadata":
+		var metadata struct {
+			Properties struct {
+				Resolution int64 `json:"sf_resolutionMs"`
+			} `json:"properties"`
+		}
+		_ = json.Unmarshal(data, &metadata) // other properties depend on the metric
+		state.period = max(state.period, time.Duration(metadata.Properties.Resolution)*time.Millisecond)
+		return nil
+	default: // messages about the computation
 		return nil
 	}
 }
@@ -216,8 +228,9 @@ func (state *streamState) addPoints(data []byte) error {
 			Series string   `json:"tsId"`
 			Value  *float64 `json:"value"`
 		} `json:"data"`
+		Timestamp *int64 `json:"logicalTimestampMs"`
 	}
-	if json.Unmarshal(data, &points) != nil {
+	if json.Unmarshal(data, &points) != nil || points.Timestamp == nil {
 		return metric.Unexpected("SignalFlow")
 	}
 	for _, point := range points.Data {
@@ -227,7 +240,7 @@ func (state *streamState) addPoints(data []byte) error {
 		case state.found && state.series != point.Series:
 			return errMultipleSeries
 		}
-		state.series, state.value, state.found = point.Series, *point.Value, true
+		state.series, state.value, state.start, state.found = point.Series, *point.Value, time.UnixMilli(*points.Timestamp), true
 	}
 	return nil
 }

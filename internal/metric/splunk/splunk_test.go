@@ -1,6 +1,7 @@
 package splunk
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -22,8 +23,12 @@ const (
 )
 
 // data returns the event of one time step of a stream.
-func data(points string) string {
-	return "event: data\ndata: {\ndata:   \"data\" : [ " + points + " ],\ndata:   \"logicalTimestampMs\" : 1767323040000,\ndata:   \"maxDelayMs\" : 1000\ndata: }\n\n"
+func data(points string) string { return dataAt(metrictest.Now, points) }
+
+// dataAt returns the event of the time step that starts at a time.
+func dataAt(start time.Time, points string) string {
+	return fmt.Sprintf("event: data\ndata: {\ndata:   \"data\" : [ %s ],\ndata:   \"logicalTimestampMs\" : %d,\ndata:   \"maxDelayMs\" : 1000\ndata: }\n\n",
+		points, start.UnixMilli())
 }
 
 func point(series, value string) string {
@@ -37,7 +42,10 @@ func TestContract(t *testing.T) {
 		Query:       "data('errors').mean().publish()",
 		NoEndMarker: true, // after the event that ends the stream
 		Value:       begin + data(point("AAAAAC", "9")) + data(point("AAAAAC", "1.5")) + data("") + data(point("AAAAAC", "null")) + end,
-		NoData:      []string{begin + end, begin + data("") + end, begin + data(point("AAAAAC", "null")) + end, strings.ReplaceAll(begin+end, "\n", "\r\n")},
+		NoData: []string{
+			begin + end, begin + data("") + end, begin + data(point("AAAAAC", "null")) + end,
+			begin + dataAt(metrictest.Now.Add(-4*time.Minute-time.Second), point("AAAAAC", "9")) + data(point("AAAAAC", "null")) + end, strings.ReplaceAll(begin+end, "\n", "\r\n"),
+		},
 		Invalid: []string{
 			begin + data(point("AAAAAC", "1.5")),
 			begin + data(point("AAAAAC", "1.5")) + "event: control-message\ndata: {\"event\":\"CHANNEL_ABORT\",\"abortInfo\":{}}\n\n" + end,
@@ -46,10 +54,25 @@ func TestContract(t *testing.T) {
 			begin + data(point("AAAAAC", "1.5")) + data(point("AAAAAD", "1")) + end,
 			begin + data(point("AAAAAC", `"1.5"`)) + end,
 			"event: data\ndata: [1]\n\n" + end,
+			"event: data\ndata: {\"data\":[" + point("AAAAAC", "1.5") + "]}\n\n" + end,
 			"event: control-message\ndata: [1]\n\n" + end,
 		},
 		IsAuthorised: func(r *http.Request) bool { return r.Header.Get("X-SF-Token") == "t0ken-value" },
 	})
+}
+
+// TestLatePointsAreUsed has points that are as old as they can be if they are published in time.
+func TestLatePointsAreUsed(t *testing.T) {
+	const fiveMinutes = "event: metadata\ndata: {\"properties\":{\"sf_metric\":\"errors\",\"sf_resolutionMs\":300000},\"tsId\":\"AAAAAC\"}\n\n"
+	q := metric.Query{Interval: time.Minute, Now: metrictest.Now}
+	for metadata, age := range map[string]time.Duration{
+		"": time.Minute + metric.PublishDelay, fiveMinutes: 5*time.Minute + 5*time.Minute + metric.PublishDelay,
+	} {
+		body := begin + metadata + dataAt(q.Now.Add(-age), point("AAAAAC", "1.5")) + data(point("AAAAAC", "null")) + end
+		if value, err := parse([]byte(body), q); err != nil || value != 1.5 {
+			t.Errorf("%s old: got %v, %v, want 1.5", age, value, err)
+		}
+	}
 }
 
 func TestRequests(t *testing.T) {
