@@ -113,7 +113,7 @@ func failedAnalysis(hash string, runs []argov1.AnalysisRun) *flaggerv1.ReleaseCa
 			metric := &run.Spec.Metrics[j]
 			if result := metricResult(run, metric.Name); result.Phase == argov1.AnalysisPhaseFailed || result.Phase == argov1.AnalysisPhaseError {
 				gate := newMetricGate(metric, result, release.Fail)
-				cause.Gate, cause.Value, cause.Limit, cause.Query = metric.Name, gate.Value, gate.Limit, analysis.ResolvedQuery(result)
+				cause.Gate, cause.Value, cause.Limit, cause.Query = result.Name, gate.Value, gate.Limit, analysis.ResolvedQuery(result)
 				break
 			}
 		}

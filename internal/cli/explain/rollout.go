@@ -167,7 +167,9 @@ func resolveMetric(metric argov1.Metric, args []argov1.Argument) argov1.Metric {
 	return resolved
 }
 
+// metricResult returns the result of a metric of the run, whose name may refer to arguments.
 func metricResult(run *argov1.AnalysisRun, name string) argov1.MetricResult {
+	name = analysis.ResolveMetricName(name, run.Spec.Args)
 	i := slices.IndexFunc(run.Status.MetricResults, func(r argov1.MetricResult) bool { return r.Name == name })
 	if i < 0 {
 		return argov1.MetricResult{Name: name}

@@ -68,7 +68,7 @@ func analysisRunOf(run *argov1.AnalysisRun) rollout.AnalysisRun {
 func decidingMetric(run *argov1.AnalysisRun) rollout.Metric {
 	for _, result := range run.Status.MetricResults {
 		undesired := result.Phase.Completed() && result.Phase != argov1.AnalysisPhaseSuccessful && !result.DryRun
-		i := slices.IndexFunc(run.Spec.Metrics, func(m argov1.Metric) bool { return m.Name == result.Name })
+		i := slices.IndexFunc(run.Spec.Metrics, func(m argov1.Metric) bool { return analysis.ResolveMetricName(m.Name, run.Spec.Args) == result.Name })
 		if i < 0 || !undesired && len(run.Spec.Metrics) > 1 {
 			continue
 		}

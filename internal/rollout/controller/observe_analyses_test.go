@@ -22,6 +22,7 @@ func TestTheFailedMetricDecides(t *testing.T) {
 	newRelic.Metadata = map[string]string{"ResolvedNewRelicQuery": "FROM Metric SELECT latency"}
 	recorded := result("latency", argov1.AnalysisPhaseFailed, "900")
 	recorded.DryRun = true
+	resolved := result("web-errors", argov1.AnalysisPhaseFailed, "3")
 	metrics := []argov1.Metric{metric("latency", "result < 500"), metric("errors", "result\n< 1")}
 	for _, test := range []struct {
 		name    string
@@ -34,9 +35,10 @@ func TestTheFailedMetricDecides(t *testing.T) {
 		{"the only one", metrics[:1], []argov1.MetricResult{result("latency", argov1.AnalysisPhaseRunning, "400")}, rollout.Metric{Value: "400", Limit: "result < 500", Query: "rate(latency)"}},
 		{"the second failed", metrics, []argov1.MetricResult{result("latency", argov1.AnalysisPhaseSuccessful, "400"), result("errors", argov1.AnalysisPhaseFailed, "3")}, rollout.Metric{Value: "3", Limit: "result < 1", Query: "rate(errors)"}},
 		{"a query of New Relic", metrics[:1], []argov1.MetricResult{newRelic}, rollout.Metric{Value: "900", Limit: "result < 500", Query: "FROM Metric SELECT latency"}},
+		{"a name with an argument", []argov1.Metric{metrics[0], metric("{{args.service}}-errors", "result < 1")}, []argov1.MetricResult{result("latency", argov1.AnalysisPhaseSuccessful, "400"), resolved}, rollout.Metric{Value: "3", Limit: "result < 1", Query: "rate(web-errors)"}},
 		{"the first is only recorded", metrics, []argov1.MetricResult{recorded, result("errors", argov1.AnalysisPhaseInconclusive, "2")}, rollout.Metric{Value: "2", Limit: "result < 1", Query: "rate(errors)"}},
 	} {
-		run := &argov1.AnalysisRun{Spec: argov1.AnalysisRunSpec{Metrics: test.metrics}, Status: argov1.AnalysisRunStatus{MetricResults: test.results}}
+		run := &argov1.AnalysisRun{Spec: argov1.AnalysisRunSpec{Metrics: test.metrics, Args: []argov1.Argument{{Name: "service", Value: new("web")}}}, Status: argov1.AnalysisRunStatus{MetricResults: test.results}}
 		if got := analysisRunOf(run).Metric; got != test.want {
 			t.Errorf("%s: got %+v, want %+v", test.name, got, test.want)
 		}
