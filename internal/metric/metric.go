@@ -175,6 +175,12 @@ const (
 	MaxTimeout = 2 * time.Minute
 )
 
+// TimeoutOf returns a timeout that a user gave in seconds, at most MaxTimeout: the number may be too large for a duration. A
+// negative number remains negative.
+func TimeoutOf(seconds int64) time.Duration {
+	return time.Duration(min(max(seconds, -1), int64(MaxTimeout/time.Second))) * time.Second
+}
+
 // Fetch sends one request for a provider and returns the body of the response, which the caller must not modify: equal GET
 // requests at the same moment are sent once. It sets the limit and, without one, the timeout, which is at most MaxTimeout. classify,
 // which may be nil, returns the error code in the body of a response that is not 2xx. It is shown to users, so it must be from a

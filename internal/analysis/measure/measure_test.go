@@ -206,6 +206,33 @@ func TestProviders(t *testing.T) {
 			answer: `{"data":{"ok":true,"count":2}}`, text: `{"count":2,"ok":true}`, phase: argov1.AnalysisPhaseSuccessful,
 		},
 		{
+			name: "web, a timeout longer than a time.Duration", success: "result == 1", metric: func(a string) argov1.MetricProvider {
+				return argov1.MetricProvider{Web: &argov1.WebMetric{URL: a, TimeoutSeconds: 10_000_000_000}}
+			},
+			answer: `1`, text: "1", phase: argov1.AnalysisPhaseSuccessful,
+		},
+		{
+			name: "prometheus, a timeout longer than a time.Duration", success: "len(result) == 0", metric: func(a string) argov1.MetricProvider {
+				return argov1.MetricProvider{Prometheus: &argov1.PrometheusMetric{Address: a, Query: "up", Timeout: new(int64(10_000_000_000))}}
+			},
+			answer: `{"status":"success","data":{"resultType":"vector","result":[]}}`, text: "[]", phase: argov1.AnalysisPhaseSuccessful,
+		},
+		{
+			name: "prometheus, a negative timeout", metric: func(a string) argov1.MetricProvider {
+				return argov1.MetricProvider{Prometheus: &argov1.PrometheusMetric{Address: a, Query: "up", Timeout: new(int64(-10_000_000_000))}}
+			},
+			phase: argov1.AnalysisPhaseError, message: "prometheus timeout should not be negative",
+		},
+		{
+			name: "new relic, a timeout longer than a time.Duration", success: "result.errors < 3", metric: func(string) argov1.MetricProvider {
+				return argov1.MetricProvider{NewRelic: &argov1.NewRelicMetric{Query: "SELECT 1", Timeout: new(int64(10_000_000_000))}}
+			},
+			secret: func(a string) *corev1.Secret {
+				return secret("serin-system", "newrelic", map[string]string{"base-url-nerdgraph": a, "personal-api-key": "k1", "account-id": "42"})
+			},
+			answer: `{"data":{"actor":{"account":{"nrql":{"results":[{"errors":2}]}}}}}`, text: `{"errors":2}`, phase: argov1.AnalysisPhaseSuccessful,
+		},
+		{
 			name: "web, an error status", metric: func(a string) argov1.MetricProvider {
 				return argov1.MetricProvider{Web: &argov1.WebMetric{URL: a}}
 			},

@@ -52,7 +52,7 @@ func newMeasurement(ctx context.Context, r metric.AnalysisRequest) (metric.Measu
 	r.Hide(credentials["personal-api-key"])
 	timeout := analysisTimeout
 	if p.Timeout != nil {
-		timeout = time.Duration(*p.Timeout) * time.Second
+		timeout = metric.TimeoutOf(*p.Timeout)
 	}
 	querier, err := newNerdGraph(r.Restricted, options{
 		Key: credentials["personal-api-key"], Account: credentials["account-id"].Reveal(), Region: credentials["region"].Reveal(),

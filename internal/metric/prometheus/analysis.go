@@ -26,7 +26,7 @@ func newMeasurement(ctx context.Context, r metric.AnalysisRequest, newSign NewSi
 	}
 	timeout := analysisTimeout
 	if p.Timeout != nil {
-		timeout = time.Duration(*p.Timeout) * time.Second
+		timeout = metric.TimeoutOf(*p.Timeout)
 	}
 	switch _, err := outbound.ParseURL(p.Address); {
 	case timeout < 0:

@@ -39,7 +39,7 @@ func newMeasurement(r metric.AnalysisRequest, cluster metric.Cluster) (metric.Me
 	p := r.Metric.Provider.Web
 	o := options{
 		URL: p.URL, Method: string(p.Method), Header: metric.HeaderOf(p.Headers), Body: p.Body, JSONBody: p.JSONBody,
-		Timeout: time.Duration(p.TimeoutSeconds) * time.Second, JSONPath: p.JSONPath, SkipVerify: p.Insecure,
+		Timeout: metric.TimeoutOf(p.TimeoutSeconds), JSONPath: p.JSONPath, SkipVerify: p.Insecure,
 	}
 	if auth := p.Authentication.OAuth2; auth.TokenURL != "" {
 		o.Grant = &metric.Grant{
