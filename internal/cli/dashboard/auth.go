@@ -100,7 +100,10 @@ func (a *linkAuthenticator) usesToken() bool { return false }
 const (
 	maxViewers  = 1000
 	sessionTime = 12 * time.Hour
-	maxToken    = 16 << 10
+	// unusedTime is the time for which a token of a proxy is remembered after its last request. A renewed token replaces it, so it may
+	// never be used again.
+	unusedTime = 10 * time.Minute
+	maxToken   = 16 << 10
 )
 
 // tokenAuthenticator lets users in with a bearer token for the API server, which they paste once, or which a proxy adds to each
@@ -121,6 +124,8 @@ type tokenViewer struct {
 	viewer
 
 	until time.Time
+	// used is the time of the last request.
+	used time.Time
 }
 
 func hashOf(token string) string {
@@ -130,7 +135,7 @@ func hashOf(token string) string {
 
 func (a *tokenAuthenticator) viewer(r *http.Request) (*viewer, error) {
 	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
-		return a.viewerOf(r.Context(), token)
+		return a.viewerOf(r.Context(), token, "")
 	}
 	cookie, err := r.Cookie(cookieName(r))
 	if err != nil {
@@ -138,21 +143,21 @@ func (a *tokenAuthenticator) viewer(r *http.Request) (*viewer, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	known := a.viewers[a.cookies[cookie.Value]]
-	if known == nil || a.clock.Now().After(known.until) {
-		return nil, errNotSignedIn
+	if known := a.find(a.cookies[cookie.Value], ""); known != nil {
+		return known, nil
 	}
-	return &known.viewer, nil
+	return nil, errNotSignedIn
 }
 
-// viewerOf returns the viewer with a token, after the API server has accepted it.
-func (a *tokenAuthenticator) viewerOf(ctx context.Context, token string) (*viewer, error) {
+// viewerOf returns the viewer with a token, after the API server has accepted it. cookie is the cookie that the viewer receives;
+// empty: none.
+func (a *tokenAuthenticator) viewerOf(ctx context.Context, token, cookie string) (*viewer, error) {
 	hash := hashOf(token)
 	a.mu.Lock()
-	known := a.viewers[hash]
+	known := a.find(hash, cookie)
 	a.mu.Unlock()
-	if known != nil && a.clock.Now().Before(known.until) {
-		return &known.viewer, nil
+	if known != nil {
+		return known, nil
 	}
 	session, err := a.connect(token)
 	if err != nil {
@@ -163,25 +168,59 @@ func (a *tokenAuthenticator) viewerOf(ctx context.Context, token string) (*viewe
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.forgetExpired()
+	if known := a.find(hash, cookie); known != nil { // another request of this viewer was faster
+		return known, nil
+	}
+	a.forget()
 	if len(a.viewers) >= maxViewers {
 		return nil, fmt.Errorf("%w: too many viewers are signed in: try again later", errNotSignedIn)
 	}
-	known = &tokenViewer{viewer: newViewer(a.newHub(session), session), until: a.clock.Now().Add(sessionTime)}
-	a.viewers[hash] = known
-	return &known.viewer, nil
+	a.viewers[hash] = &tokenViewer{viewer: newViewer(a.newHub(session), session), until: a.clock.Now().Add(sessionTime)}
+	return a.find(hash, cookie), nil
 }
 
-func (a *tokenAuthenticator) forgetExpired() {
+// find returns the viewer with the hash of a token, who uses it now and receives the cookie, if any; nil: there is none. a.mu must be
+// locked.
+func (a *tokenAuthenticator) find(hash, cookie string) *viewer {
+	known, now := a.viewers[hash], a.clock.Now()
+	if known == nil || !now.Before(known.until) {
+		return nil
+	}
+	known.used = now
+	if cookie != "" {
+		a.cookies[cookie] = hash
+	}
+	return &known.viewer
+}
+
+// forget forgets the viewers whose time is over, and those without a cookie who do not use their token any longer; at the limit also
+// the one of the latter whose last request is the oldest, which may return with the same token. a.mu must be locked.
+func (a *tokenAuthenticator) forget() {
+	now := a.clock.Now()
 	for hash, known := range a.viewers {
-		if a.clock.Now().After(known.until) {
+		if !now.Before(known.until) {
 			delete(a.viewers, hash)
 		}
 	}
+	signedIn := map[string]bool{}
 	for cookie, hash := range a.cookies {
 		if a.viewers[hash] == nil {
 			delete(a.cookies, cookie)
 		}
+		signedIn[hash] = true
+	}
+	oldest := ""
+	for hash, known := range a.viewers {
+		switch {
+		case signedIn[hash] || known.hub.isFollowing():
+		case now.Sub(known.used) >= unusedTime:
+			delete(a.viewers, hash)
+		case oldest == "" || known.used.Before(a.viewers[oldest].used):
+			oldest = hash
+		}
+	}
+	if len(a.viewers) >= maxViewers {
+		delete(a.viewers, oldest)
 	}
 }
 
@@ -195,14 +234,16 @@ func (a *tokenAuthenticator) signIn(w http.ResponseWriter, r *http.Request) bool
 		writeProblem(w, http.StatusBadRequest, errors.New("the token is missing: paste a bearer token for the API server, such as that of: kubectl create token NAME"))
 		return true
 	}
-	if _, err := a.viewerOf(r.Context(), token); err != nil {
+	cookie := newSecret()
+	if _, err := a.viewerOf(r.Context(), token, cookie); err != nil {
 		writeProblem(w, http.StatusUnauthorized, err)
 		return true
 	}
-	cookie := newSecret()
-	a.mu.Lock()
-	a.cookies[cookie] = hashOf(token)
-	a.mu.Unlock()
+	if before, err := r.Cookie(cookieName(r)); err == nil { // the new cookie replaces it in the browser
+		a.mu.Lock()
+		delete(a.cookies, before.Value)
+		a.mu.Unlock()
+	}
 	setCookie(w, r, cookie)
 	w.WriteHeader(http.StatusNoContent)
 	return true

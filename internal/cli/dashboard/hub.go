@@ -139,6 +139,13 @@ func (h *hub) enter() (leave func()) {
 	return sync.OnceFunc(h.leave)
 }
 
+// isFollowing reports whether there are viewers, or were a short time ago.
+func (h *hub) isFollowing() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.stop != nil
+}
+
 // leave stops to follow the releases after a while if there are no viewers then.
 func (h *hub) leave() {
 	h.mu.Lock()
