@@ -70,6 +70,8 @@ type hub struct {
 	// failure is why the releases cannot be followed; empty: they are followed.
 	failure string
 	entries map[explain.Key]*entry
+	// recordings are those of the releases that were followed until the hub stopped. They continue when it has read the releases again.
+	recordings map[explain.Key]*memory
 }
 
 // snapshot is what is known about all releases at one time. It is immutable.
@@ -117,7 +119,7 @@ type readDetail struct {
 }
 
 func newHub(base context.Context, session *cluster.Session, selections []cluster.Selection) *hub {
-	return &hub{base: base, epoch: rand.Text(), session: session, selections: selections, changed: make(chan struct{}), published: &snapshot{}, entries: map[explain.Key]*entry{}}
+	return &hub{base: base, epoch: rand.Text(), session: session, selections: selections, changed: make(chan struct{}), published: &snapshot{}, entries: map[explain.Key]*entry{}, recordings: map[explain.Key]*memory{}}
 }
 
 // enter registers a viewer, for whom the hub follows the releases until leave is called.
@@ -132,7 +134,6 @@ func (h *hub) enter() (leave func()) {
 	if h.stop == nil {
 		ctx, cancel := context.WithCancel(h.base)
 		h.stop = cancel
-		h.published.interruptRecordings()
 		go h.follow(ctx)
 		go h.refresh(ctx)
 	}
@@ -166,8 +167,11 @@ func (h *hub) leave() {
 	}()
 }
 
-// stopIdle stops the goroutines that follow, unless a viewer has entered.
+// stopIdle stops the goroutines that follow, unless a viewer has entered, and forgets all but the recordings: the hub of a user who
+// does not return needs little memory.
 func (h *hub) stopIdle(entered chan struct{}) {
+	h.describing.Lock()
+	defer h.describing.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.entered != entered || h.stop == nil {
@@ -175,6 +179,15 @@ func (h *hub) stopIdle(entered chan struct{}) {
 	}
 	h.stop()
 	h.stop, h.entered, h.isReady = nil, nil, false // the next viewer must not see an old state
+	h.published.interruptRecordings()
+	for key, e := range h.entries {
+		e.memory.mu.Lock()
+		h.recordings[key] = &memory{recorder: e.memory.recorder}
+		e.memory.mu.Unlock()
+	}
+	h.describer, h.state, h.failure, h.entries = explain.Describer{}, cluster.State{}, "", map[explain.Key]*entry{}
+	version := h.published.version + 1 // streams that reconnect receive all releases
+	h.published = &snapshot{version: version, statusVersion: version, removedUntil: version}
 }
 
 // follow follows the releases until the context is done, and connects again after failures.
@@ -184,7 +197,7 @@ func (h *hub) follow(ctx context.Context) {
 		sel := h.selections[next]
 		err := h.session.Follow(ctx, sel, func(state cluster.State) bool {
 			delay = time.Second
-			h.update(state)
+			h.update(ctx, state)
 			return true
 		})
 		if ctx.Err() != nil {
@@ -194,7 +207,7 @@ func (h *hub) follow(ctx context.Context) {
 			next++ // the user may have permission for less
 			continue
 		}
-		h.fail(err)
+		h.fail(ctx, err)
 		select {
 		case <-ctx.Done():
 		case <-h.session.Clock.After(delay):
@@ -218,16 +231,19 @@ func (h *hub) refresh(ctx context.Context) {
 			return
 		case <-changed: // due may be earlier now
 		case <-wait:
-			took := h.renew()
+			took := h.renew(ctx)
 			notBefore = h.session.Clock.Now().Add(max(minRefresh, 20*took))
 		}
 	}
 }
 
 // renew renews some of the descriptions that time has changed, and returns how long that took.
-func (h *hub) renew() time.Duration {
+func (h *hub) renew(ctx context.Context) time.Duration {
 	h.describing.Lock()
 	defer h.describing.Unlock()
+	if ctx.Err() != nil { // the hub has stopped meanwhile, as in update and fail
+		return 0
+	}
 	began := h.session.Clock.Now()
 	next, isChanged := h.describe(maxRenewed)
 	h.publish(next, isChanged, false)
@@ -235,11 +251,15 @@ func (h *hub) renew() time.Duration {
 }
 
 // update replaces the observed state.
-func (h *hub) update(state cluster.State) {
+func (h *hub) update(ctx context.Context, state cluster.State) {
 	h.describing.Lock()
 	defer h.describing.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
 	h.state, h.failure = state, ""
 	next, isChanged := h.describe(0)
+	clear(h.recordings) // those of releases that exist continue
 	h.publish(next, isChanged, true)
 	if state.Lost {
 		next.interruptRecordings()
@@ -259,7 +279,7 @@ func (h *hub) describe(maxOutdated int) (next *snapshot, isChanged bool) {
 	for i, r := range h.describer.Describe(h.state.Releases, now, maxOutdated) {
 		e := h.entries[h.state.Releases[i].Key()]
 		if e == nil || e.release != r {
-			e = newEntry(h.state.Releases[i], r, e, version, now)
+			e = newEntry(h.state.Releases[i], r, e, h.recordings[h.state.Releases[i].Key()], version, now)
 			h.entries[e.key] = e
 			delete(next.removed, e.key)
 			isChanged = isChanged || e.version == version
@@ -289,11 +309,11 @@ func (h *hub) describe(maxOutdated int) (next *snapshot, isChanged bool) {
 }
 
 // newEntry returns the entry of a release that was described again, and records what its status contains only for the moment. before
-// is its previous entry; nil: there is none.
-func newEntry(observed explain.Observation, r *explain.Release, before *entry, version uint64, now time.Time) *entry {
+// is its previous entry; nil: there is none, but there may be a recording.
+func newEntry(observed explain.Observation, r *explain.Release, before *entry, recording *memory, version uint64, now time.Time) *entry {
 	e := &entry{key: observed.Key(), version: version, observed: observed, release: r, fleet: explain.NewFleetRelease(observed, r), labels: labelsOf(observed)}
 	if before == nil {
-		e.memory = &memory{}
+		e.memory = cmp.Or(recording, &memory{})
 	} else if e.memory = before.memory; before.observed.Version() == observed.Version() && before.fleet.Equal(e.fleet) && slices.Equal(before.release.Events, r.Events) {
 		e.version = before.version
 		return e
@@ -341,9 +361,12 @@ func (h *hub) publish(next *snapshot, isChanged, isReady bool) {
 }
 
 // fail records that the releases cannot be followed.
-func (h *hub) fail(err error) {
+func (h *hub) fail(ctx context.Context, err error) {
 	h.describing.Lock()
 	defer h.describing.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
 	h.failure = "the connection ended"
 	if err != nil {
 		h.failure = err.Error()

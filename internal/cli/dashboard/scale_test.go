@@ -52,7 +52,7 @@ func TestIdleViewersReceiveOneSnapshotOfManyReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHub(t.Context(), w.Session, nil)
 		h.stop = func() {} // it follows nothing
-		h.update(cluster.State{Releases: observed})
+		h.update(t.Context(), cluster.State{Releases: observed})
 		checkIdleViewers(t, w, h, releases)
 	})
 }
@@ -121,8 +121,8 @@ func TestRecordingsAreBounded(t *testing.T) {
 	w := clitest.NewFakeCluster(t, clitest.Cart)
 	h := newHub(t.Context(), w.Session, nil)
 	observed := manyObservations(t, w, maxRecordings+50)
-	h.update(cluster.State{Releases: observed[:50]})
-	h.update(cluster.State{Releases: observed})
+	h.update(t.Context(), cluster.State{Releases: observed[:50]})
+	h.update(t.Context(), cluster.State{Releases: observed})
 	recorded := 0
 	for key, e := range h.entries {
 		if len(e.memory.recorder.Series) > 0 {
@@ -134,7 +134,7 @@ func TestRecordingsAreBounded(t *testing.T) {
 	if recorded != maxRecordings {
 		t.Errorf("%d recordings, want %d", recorded, maxRecordings)
 	}
-	h.update(cluster.State{Releases: observed[:1]})
+	h.update(t.Context(), cluster.State{Releases: observed[:1]})
 	if len(h.entries) != 1 {
 		t.Errorf("%d releases are remembered, want the one that exists", len(h.entries))
 	}
@@ -173,7 +173,7 @@ func TestAChangeDescribesNoOtherRelease(t *testing.T) {
 		counted[i] = countedObservation{observed[i], &described}
 	}
 	h := newHub(t.Context(), w.Session, nil)
-	h.update(cluster.State{Releases: counted})
+	h.update(t.Context(), cluster.State{Releases: counted})
 	if n := described.Load(); n != releases {
 		t.Fatalf("described %d releases at first, want %d", n, releases)
 	}
@@ -182,7 +182,7 @@ func TestAChangeDescribesNoOtherRelease(t *testing.T) {
 	described.Store(0)
 	next := slices.Clone(counted)
 	next[changed] = countedObservation{changedCanary(observed[changed], 1), &described}
-	h.update(cluster.State{Releases: next})
+	h.update(t.Context(), cluster.State{Releases: next})
 	if n := described.Load(); n != 1 {
 		t.Errorf("a change of one release described %d releases", n)
 	}
@@ -192,7 +192,7 @@ func TestAChangeDescribesNoOtherRelease(t *testing.T) {
 	}
 
 	described.Store(0)
-	h.update(cluster.State{Releases: next[1:]})
+	h.update(t.Context(), cluster.State{Releases: next[1:]})
 	if n := described.Load(); n != 0 {
 		t.Errorf("a deletion described %d releases", n)
 	}
@@ -201,7 +201,7 @@ func TestAChangeDescribesNoOtherRelease(t *testing.T) {
 	}
 	for range releases/maxRenewed + 1 {
 		described.Store(0)
-		h.renew()
+		h.renew(t.Context())
 		if n := described.Load(); n != maxRenewed {
 			t.Fatalf("described %d releases because time has passed, want %d at once", n, maxRenewed)
 		}
@@ -216,7 +216,7 @@ func BenchmarkFleet(b *testing.B) {
 	size := 0
 	for b.Loop() {
 		h := newHub(b.Context(), &cluster.Session{Clock: clock.RealClock{}}, nil)
-		h.update(cluster.State{Releases: observed})
+		h.update(b.Context(), cluster.State{Releases: observed})
 		fleet, _, _, _ := h.fleet(0, filter{})
 		text, err := json.Marshal(fleet)
 		if err != nil {
@@ -235,14 +235,14 @@ func BenchmarkChange(b *testing.B) {
 	for _, changed := range []int{1, releases} {
 		b.Run(fmt.Sprintf("releases=%d", changed), func(b *testing.B) {
 			h := newHub(b.Context(), &cluster.Session{Clock: clock.RealClock{}}, nil)
-			h.update(cluster.State{Releases: observed})
+			h.update(b.Context(), cluster.State{Releases: observed})
 			b.ReportAllocs()
 			for i := 1; b.Loop(); i++ {
 				next := slices.Clone(observed)
 				for j := range changed {
 					next[j] = changedCanary(observed[j], i)
 				}
-				h.update(cluster.State{Releases: next})
+				h.update(b.Context(), cluster.State{Releases: next})
 			}
 		})
 	}
