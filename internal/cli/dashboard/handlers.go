@@ -80,7 +80,11 @@ func findEntry(w http.ResponseWriter, r *http.Request, h *hub, key explain.Key) 
 	})
 	switch {
 	case !isReady:
-		writeProblem(w, http.StatusGatewayTimeout, errNoResponse)
+		err := errNoResponse
+		if status := h.heartbeat(); status.Lost {
+			err = errors.New(strings.Join(status.Notes, "; "))
+		}
+		writeProblem(w, http.StatusGatewayTimeout, err)
 	case e == nil:
 		writeProblem(w, http.StatusNotFound, fmt.Errorf("%s %s in namespace %s was not found", key.Kind, key.Name, key.Namespace))
 	}

@@ -495,15 +495,15 @@ func (h *hub) heartbeat() Status {
 	return h.statusOf(current)
 }
 
-// find returns a release and the channel that is closed at the next change; nil: it does not exist. isReady is false before the
-// releases were read for the first time.
+// find returns a release and the channel that is closed at the next change; nil: it does not exist. isReady is false while that is not
+// known: before the releases were read for the first time, or because the cluster is lost.
 func (h *hub) find(key explain.Key) (e *entry, version uint64, isReady bool, changed <-chan struct{}) {
 	current, isReady, changed := h.current()
 	if i, found := slices.BinarySearchFunc(current.entries, key, func(e *entry, key explain.Key) int { return e.key.Compare(key) }); found {
 		e = current.entries[i]
 		version = e.version
 	}
-	return e, max(version, current.statusVersion), isReady, changed
+	return e, max(version, current.statusVersion), isReady && (e != nil || !current.status.Lost), changed
 }
 
 // queue returns the queue of releases and the channel that is closed at the next change. isReady is false before the releases were

@@ -29,6 +29,26 @@ func TestLostClusterRemainsLostWhileTimePasses(t *testing.T) {
 	}
 }
 
+// TestLostClusterDeletesNoRelease: what was not read may exist.
+func TestLostClusterDeletesNoRelease(t *testing.T) {
+	w := clitest.NewFakeCluster(t, clitest.Cart)
+	h := newHub(t.Context(), w.Session, nil)
+	cart := manyObservations(t, w, 1)
+	find := func(when string, wantFound, wantReady bool) {
+		t.Helper()
+		if e, _, isReady, _ := h.find(cart[0].Key()); (e != nil) != wantFound || isReady != wantReady {
+			t.Errorf("%s: found %t, ready %t", when, e != nil, isReady)
+		}
+	}
+	h.fail(t.Context(), errors.New("connection refused"))
+	find("lost before the releases were read", false, false)
+	h.update(t.Context(), cluster.State{Releases: cart})
+	h.fail(t.Context(), errors.New("connection refused"))
+	find("lost", true, true)
+	h.update(t.Context(), cluster.State{})
+	find("deleted", false, true)
+}
+
 // TestIdleHubForgetsAllButRecordings lets a hub stop, and deletes a release before the viewer reconnects.
 func TestIdleHubForgetsAllButRecordings(t *testing.T) {
 	w := clitest.NewFakeCluster(t, clitest.Cart)
