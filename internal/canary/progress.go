@@ -59,13 +59,6 @@ func continueRelease(s Snapshot) Decision {
 	return evaluateWindow(s, effects)
 }
 
-// skipAnalysisOnCommand records that the user promotes the revision of the run without further analysis.
-func skipAnalysisOnCommand(e *statusEdit) *statusEdit {
-	return e.recordIntent(intentSkip, reasonCommand).addEvents(release.Event{
-		Type: release.Normal, Message: fmt.Sprintf("Promoting %s by command, without further analysis", e.snapshot.Plan.targetName()),
-	})
-}
-
 // reconcileLiveWeight corrects a weight that differs from that of the run. A weight above zero that a user set remains until the
 // next step; the status keeps the weight of the plan. A weight that was removed is restored, and observed again. Traffic never
 // moves to a workload that cannot serve it.

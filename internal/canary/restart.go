@@ -30,8 +30,7 @@ func restartOnTargetChange(s Snapshot) (Decision, bool) {
 	// The next run would route other requests with the weight of this one, or lose the route of the previous provider.
 	outdatedRoute := s.routeHasOtherMatches() || s.previousProviderRoutes()
 	if outdatedRoute && !s.primaryCanServe() && s.Workload.Target.canServe() {
-		gate := release.NewWaitingGate("primary-serves", release.ByCluster, primaryMessage(s)+": the release restarts with the changed spec when the primary can serve")
-		return keepStatus(s, release.Gates{gate}, steadyStateEffects(s)...), true
+		return awaitPrimaryBeforeRestart(s)
 	}
 	if s.primaryCanServe() {
 		// The traffic of the previous revision returns to the primary first, and the primary must be reachable for that.
@@ -58,6 +57,42 @@ func restartOnTargetChange(s Snapshot) (Decision, bool) {
 	return e.addEvents(release.Event{
 		Type: release.Normal, Message: "New revision detected! Restarting analysis for " + s.Plan.targetName(),
 	}).decision(nil), true
+}
+
+// awaitPrimaryBeforeRestart delays the restart until the primary can serve, which may never happen. The run pins the revision of the
+// target meanwhile, and keeps its route, so that a promotion without analysis can repair the primary with that revision. This needs no
+// restart: the promotion ends the traffic of that route. false: the analysis is skipped.
+func awaitPrimaryBeforeRestart(s Snapshot) (Decision, bool) {
+	switch {
+	case s.Workload.Target.Revision != s.pinnedRevision():
+		e := s.edit().addEffects(steadyStateEffects(s)...).addEffects(ConfigsRestored{ID: s.promotionCopyID()})
+		e.resetCounters()
+		beginRun(e)
+		e.serin.Shape, e.serin.Started = s.serin().Shape, true
+		e.enterPhase(flaggerv1.CanaryPhaseProgressing)
+		return e.addStamps(release.StampSince).decision(nil), true
+	case s.Plan.SkipAnalysis, s.serin().Intent == intentSkip:
+		return Decision{}, false
+	case s.hasCommand(CommandPromoteFull):
+		e := s.edit()
+		e.serin.Command = s.Command
+		return skipAnalysisOnCommand(e).decision(nil), true
+	}
+	changed := "spec.provider"
+	if s.routeHasOtherMatches() {
+		changed = "spec.analysis.match"
+	}
+	return keepStatus(s, release.Gates{release.NewWaitingGate("primary-serves", release.ByCluster, fmt.Sprintf(
+		"%s: the release restarts with the changed spec when the primary can serve. To release without it, undo the change of %s, or skip the analysis with serin promote --full",
+		primaryMessage(s), changed,
+	))}, steadyStateEffects(s)...), true
+}
+
+// skipAnalysisOnCommand records that the user promotes the revision of the run without further analysis.
+func skipAnalysisOnCommand(e *statusEdit) *statusEdit {
+	return e.recordIntent(intentSkip, reasonCommand).addEvents(release.Event{
+		Type: release.Normal, Message: fmt.Sprintf("Promoting %s by command, without further analysis", e.snapshot.Plan.targetName()),
+	})
 }
 
 func cancelledEvent(s Snapshot) release.Event {
