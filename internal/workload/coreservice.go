@@ -293,8 +293,8 @@ func (k serviceWorkload) RecreatePrimary(ctx context.Context, c *flaggerv1.Canar
 	if primary != nil {
 		return k.adoptService(ctx, c, primary)
 	}
-	return newRefusedError(ErrHistoryGone, "service %s%s.%s was deleted during a release, and its previous spec is unknown: "+
-		"restore the previous spec of %s, and Serin recreates the Service", apexName(c), primarySuffix, c.Namespace, c.Spec.TargetRef.Name)
+	return newRefusedError(ErrHistoryGone, "service %[1]s%[2]s.%[3]s does not exist, and its previous spec is unknown: "+
+		"restore the previous spec of %[4]s, and Serin recreates the Service. If spec.targetRef was changed, restore it, and create another Canary for %[4]s", apexName(c), primarySuffix, c.Namespace, c.Spec.TargetRef.Name)
 }
 
 // verifyRevision returns ErrTargetChanged if the target has another revision; an empty revision matches any.

@@ -112,7 +112,7 @@ func TestAServiceIsPromotedAndRestored(t *testing.T) {
 	}
 	expectRefused(t, kind.RestoreTemplate(ctx, c, "id-4"), ErrHistoryGone, "service shop-primary.shop lacks")
 	must(t, w.client.Delete(ctx, w.object(serviceKind, "shop-primary")))
-	expectRefused(t, kind.RecreatePrimary(ctx, c, TemplateSource{}, "", "id-5"), ErrHistoryGone, "service shop-primary.shop was deleted during a release")
+	expectRefused(t, kind.RecreatePrimary(ctx, c, TemplateSource{}, "", "id-5"), ErrHistoryGone, "service shop-primary.shop does not exist, and its previous spec is unknown")
 }
 
 func TestServicesOfOtherOwnersAreUnchanged(t *testing.T) {

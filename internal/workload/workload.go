@@ -36,7 +36,7 @@ type Workload interface {
 	// EnsurePrimary creates the primary from the given revision of the target (empty means the current one) if there is none.
 	// With follow it updates an existing primary.
 	EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, revision, id string, follow bool) error
-	// RecreatePrimary restores a primary that was deleted during a release, with the template from the given source. It also
+	// RecreatePrimary restores a primary that was deleted, with the template from the given source. It also
 	// reverts the changes of configuration by a CopyTemplate with the ID undone.
 	RecreatePrimary(ctx context.Context, c *flaggerv1.Canary, source TemplateSource, undone, id string) error
 	// CopyTemplate copies the analyzed revision of the target to the primary.
