@@ -426,7 +426,18 @@ func (h *randomRun) check(p reconciliation) {
 		}
 		h.weight = route.Canary
 	}
-	if slices.Contains(p.Effects, release.Effect(canary.ConfigsCollected{})) {
+	collected := slices.Contains(p.Effects, release.Effect(canary.ConfigsCollected{}))
+	restored := slices.ContainsFunc(p.Effects, func(effect release.Effect) bool {
+		switch effect.(type) {
+		case canary.ConfigsRestored, canary.RestoreTemplate:
+			return true
+		}
+		return false
+	})
+	if restored && !collected && slices.Contains(p.Effects, release.Effect(canary.TargetScaledToZero{})) && p.observed.Status.Serin.Unfinished == nil {
+		h.fail("the configuration that was stored for a rollback remains after it")
+	}
+	if collected && !restored {
 		// The status may not be written, and the primary be deleted: it must not be recreated with what was collected.
 		s := clone(p.observed)
 		s.Workload.Primary = canary.WorkloadState{}

@@ -72,6 +72,9 @@ func rollBack(s Snapshot, effects []release.Effect) Decision {
 		return keepStatus(s, gates, effects...)
 	}
 	e := s.edit().addEffects(effects...).addEffects(ScalerPaused{Paused: true}, TargetScaledToZero{})
+	if !s.primaryUnpromoted() { // otherwise the promotion may continue, and an abort of it restores the stored content
+		e.addEffects(ConfigsCollected{})
+	}
 	if !s.drainStarted() {
 		e.addEvents(thresholdEvents(s)...)
 	}
