@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/traffic/traefik"
 )
@@ -41,17 +43,28 @@ func TestAnUnreadableRouteIsWrittenAgain(t *testing.T) {
 		return s
 	}
 	s := observe()
+	opened := metav1.NewMicroTime(now.Add(-time.Second))
 	c.Status = flaggerv1.CanaryStatus{
 		Phase: flaggerv1.CanaryPhaseProgressing, CanaryWeight: 20, LastAppliedSpec: "v2", LastPromotedSpec: "v1", LastTransitionTime: metav1.NewTime(now),
-		Serin: &flaggerv1.SerinStatus{Revision: s.snapshot.Workload.Target.Revision, Run: "run", Started: true, Since: &metav1.MicroTime{Time: now}},
+		Serin: &flaggerv1.SerinStatus{
+			Revision: s.snapshot.Workload.Target.Revision, Promoted: "v1", Run: "run", Started: true,
+			Since: &metav1.MicroTime{Time: now}, Window: &flaggerv1.AnalysisWindow{Start: opened},
+		},
 	}
 	a := effectApplier{Observer: &o, reader: cluster.client, memory: cluster.reconciler.memory}
 	s = observe()
-	if len(s.warnings) != 1 {
-		t.Errorf("warnings %v, want one about the weights", s.warnings)
+	s.snapshot.Workload.Target = canary.WorkloadState{
+		Found: true, Revision: c.Status.Serin.Revision, Ready: true, Replicas: 1, Total: 1, Available: 1, Endpoints: release.Endpoints{Ready: 1},
 	}
-	if _, _, err := a.applyDecision(t.Context(), s, canary.Next(s.snapshot)); err != nil {
+	d, _, err := a.applyDecision(t.Context(), s, canary.Next(s.snapshot))
+	if err != nil {
 		t.Fatal(err)
+	}
+	if len(d.Events) == 0 || d.Events[len(d.Events)-1].Message != s.warnings[0].Message {
+		t.Errorf("events %v, want a warning about the weights at the end", d.Events)
+	}
+	if !slices.Contains(d.Stamp, release.StampWindow) {
+		t.Errorf("stamps %v, want another window that observes the restored weight", d.Stamp)
 	}
 	if s = observe(); s.snapshot.Route.Canary != 20 || len(s.warnings) > 0 {
 		t.Errorf("the route has weight %d, and warnings %v, want 20 and none", s.snapshot.Route.Canary, s.warnings)
