@@ -68,7 +68,7 @@ func TestDashboardUsesARenewedCertificate(t *testing.T) {
 	}
 	serial := func() int64 {
 		t.Helper()
-		dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // it is self-signed
+		dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} // it is self-signed
 		connection, err := dialer.DialContext(t.Context(), "tcp", strings.TrimSpace(strings.TrimPrefix(link, "https://")))
 		if err != nil {
 			t.Fatal(err)

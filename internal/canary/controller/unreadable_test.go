@@ -16,7 +16,7 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/traefik"
 )
 
-// TestAnUnreadableRouteIsWrittenAgain: the user set both weights to 0, so that nobody is served and the route has no share. The
+// TestAnUnreadableRouteIsWrittenAgain: the user set both weights to 0, so that no request is served and the route has no share. The
 // recorded weight is restored, and the user is notified.
 func TestAnUnreadableRouteIsWrittenAgain(t *testing.T) {
 	c := &flaggerv1.Canary{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: "cart-uid", Generation: 1}}
