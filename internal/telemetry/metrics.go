@@ -384,8 +384,8 @@ func (m *Metrics) RecordLateness(kind string, by time.Duration) {
 	m.lateness.WithLabelValues(kind).Observe(max(by, 0).Seconds())
 }
 
-// HideCanary ends the series of SetCanary, for a Canary that does not release its target. The series that are named after the target remain while another Canary of
-// the namespace has a target of that name.
+// HideCanary ends the series of SetCanary, for a Canary that does not release its target. The series that are named after the target
+// remain while another Canary of the namespace has a target of that name.
 func (m *Metrics) HideCanary(namespace, name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

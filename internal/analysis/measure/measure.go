@@ -84,8 +84,8 @@ func (m *Measurer) Measure(ctx context.Context, key queryrunner.Key, query relea
 	return answer
 }
 
-// MeasureOnce measures a metric, by its name with arguments resolved, of a run that need not exist in the cluster. The result is a message if the outcome is not
-// Measured. Only metrics whose measurement ends with its request are supported.
+// MeasureOnce measures a metric, by its name with arguments resolved, of a run that need not exist in the cluster. The result is a
+// message if the outcome is not Measured. Only metrics whose measurement ends with its request are supported.
 func (m *Measurer) MeasureOnce(ctx context.Context, run *argov1.AnalysisRun, name string) (analysis.MeasurementResult, release.Outcome) {
 	hidden := &secretValues{}
 	result, err := m.performMeasurement(ctx, run, analysis.MeasurementRequest{Metric: argov1.Metric{Name: name}}, hidden)
