@@ -54,7 +54,7 @@ func drawStrategy(t *rapid.T) argov1.RolloutStrategy {
 		{Analysis: &argov1.RolloutAnalysis{}},
 		{Analysis: analysed},
 		{Plugin: &argov1.PluginStep{Name: "p"}},
-		scaleTo(1), scaleLike(50), scaleFollow,
+		scaleTo(1), scaleLike(50), scaleLike(100), scaleFollow,
 		{Experiment: &argov1.RolloutExperimentStep{}},
 		{SetHeaderRoute: &argov1.SetHeaderRoute{Name: "h", Match: []argov1.HeaderRoutingMatch{{HeaderName: "a"}}}},
 		{SetHeaderRoute: &argov1.SetHeaderRoute{Name: "h"}},

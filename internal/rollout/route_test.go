@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/release"
@@ -273,5 +274,26 @@ func TestALostStableServiceLosesNoRequest(t *testing.T) {
 				t.Errorf("route %q, want %q", got, test.wantRoute)
 			}
 		})
+	}
+}
+
+// TestWeightDecreasesWithReservedPods runs a release whose steps reserve all pods for the canary, and then decrease the weight: the
+// stable revision, whose pods followed its traffic, must get them back first.
+func TestWeightDecreasesWithReservedPods(t *testing.T) {
+	w := newWorld(argov1.RolloutSpec{Replicas: new(int32(4))})
+	w.spec.Strategy.Canary = &argov1.CanaryStrategy{
+		CanaryService: "canary", StableService: "stable", TrafficRouting: &argov1.RolloutTrafficRouting{}, DynamicStableScale: true,
+		Steps: []argov1.CanaryStep{scaleLike(100), setWeight(50), pauseFor("5"), setWeight(20), pauseFor("")},
+	}
+	w.settle(t)
+	w.template = "v2"
+	w.generation++
+	w.settle(t)
+	w.advanceTo(t, w.now.Add(time.Minute))
+	if got, weight := *w.status.CurrentStepIndex, w.route.Weights.Canary.Weight; got != 4 || weight != 20 {
+		t.Errorf("step %d with weight %d, want 4 with 20", got, weight)
+	}
+	if stable := w.replicaSet("cart-hash-v1"); stable.Available != 4 {
+		t.Errorf("%d stable pods available, want 4", stable.Available)
 	}
 }

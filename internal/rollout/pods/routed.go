@@ -45,7 +45,10 @@ func (r TrafficRoutedPods) CountsBehindRouter() ReplicaCounts {
 	if r.RecordedWeights != nil {
 		recordedWeights = *r.RecordedWeights
 	}
-	stable := max(CountForWeight(r.MaxWeight-weight, r.Replicas, r.MaxWeight), CountForWeight(recordedWeights.Stable, r.Replicas, r.MaxWeight))
+	// A step may reserve more pods for the new revision than its weight requires. If the weight decreases then, the stable revision
+	// needs pods before it receives the traffic.
+	share := r.MaxWeight - min(weight, r.weightToCarry())
+	stable := CountForWeight(max(share, recordedWeights.Stable), r.Replicas, r.MaxWeight)
 	if r.Aborted && !r.FullyPromoted && replicas == nil { // only the pods that its remaining weight requires
 		canary = CountForWeight(recordedWeights.Canary, r.PodsForAllTraffic, r.MaxWeight)
 	}
