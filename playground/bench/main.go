@@ -212,7 +212,7 @@ func runBenchmark(s settings) error {
 // printable is the result of a benchmark, as a file and as a table.
 type printable interface {
 	print(w io.Writer) error
-	// measuredAPIs is the number of APIs that were measured completely.
+	// measuredAPIs is the number of APIs with results.
 	measuredAPIs() int
 }
 
