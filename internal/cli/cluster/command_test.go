@@ -95,6 +95,23 @@ func TestUndoReplacesTheTemplateThatItRead(t *testing.T) {
 	}
 }
 
+// TestUndoReturnsToTheRevisionBeforeTheCurrentTemplate has revisions 1 (web:v1) and 2 (web:v2). A template has no ReplicaSet yet
+// while the Rollout is paused or the controller has not seen it.
+func TestUndoReturnsToTheRevisionBeforeTheCurrentTemplate(t *testing.T) {
+	for current, want := range map[string]string{"web:v2": "web:v1", "web:v3": "web:v2"} {
+		w := clitest.NewFakeCluster(t, clitest.WebRollout)
+		r := w.Rollout("web")
+		w.Change(r, func() { r.Spec.Template.Spec.Containers[0].Image = current })
+		planned, err := w.Session.PlanUndo(t.Context(), "shop", cluster.Name{Name: "web"}, 0)
+		if err == nil {
+			err = w.Session.SendCommand(t.Context(), planned)
+		}
+		if got := w.Rollout("web").Spec.Template.Spec.Containers[0].Image; err != nil || got != want {
+			t.Errorf("undo of %s: got %s and error %v, want %s", current, got, err, want)
+		}
+	}
+}
+
 // Only a pause is ended without --full: every other step is complete when its check has passed.
 func TestPromoteSkipsNoCheckOfARollout(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -11,10 +11,12 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,6 +24,7 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/cli/explain"
+	"github.com/serin-dev/serin/internal/rollout/replicaset"
 )
 
 // This file contains the commands that change the pod template of a release, or replace its pods.
@@ -142,9 +145,11 @@ func (s *Session) PlanUndo(ctx context.Context, namespace string, name Name, rev
 	if err != nil {
 		return nil, err
 	}
-	numbers := slices.Sorted(maps.Keys(revisions))
-	if revision == 0 && len(numbers) > 1 {
-		revision = numbers[len(numbers)-2]
+	numbers, current := slices.Sorted(maps.Keys(revisions)), templateIn(template)
+	if revision == 0 {
+		if revision, err = previousRevision(r, template, revisions); err != nil {
+			return nil, err
+		}
 	}
 	set, ok := revisions[revision]
 	switch {
@@ -153,7 +158,6 @@ func (s *Session) PlanUndo(ctx context.Context, namespace string, name Name, rev
 	case !ok:
 		return nil, p.newError(ErrRefused, "has no revision %d: its revisions are %s", revision, strings.Trim(fmt.Sprint(numbers), "[]"))
 	}
-	current, _, _ := unstructured.NestedMap(template.object.Object, template.path...)
 	earlier := templateOfReplicaSet(set, r, current)
 	if equality.Semantic.DeepEqual(withoutCreation(current), earlier) {
 		return nil, p.newError(ErrNoEffect, "already has the template of revision %d", revision)
@@ -166,6 +170,46 @@ func (s *Session) PlanUndo(ctx context.Context, namespace string, name Name, rev
 		map[string]any{"op": "test", "path": path, "value": current}, // another user may have changed it meanwhile
 		map[string]any{"op": "replace", "path": path, "value": earlier},
 	})
+}
+
+// templateIn returns the stored pod template; nil: the object has none.
+func templateIn(t podTemplate) map[string]any {
+	content, _, _ := unstructured.NestedMap(t.object.Object, t.path...)
+	return content
+}
+
+// previousRevision returns the revision before that of the current template; 0: there is none. The current template has no revision
+// yet while a new version waits in a paused Rollout, or was deployed a moment ago.
+func previousRevision(r *argov1.Rollout, current podTemplate, revisions map[int64]*unstructured.Unstructured) (int64, error) {
+	criteria := replicaset.FindCriteria{CollisionCount: r.Status.CollisionCount}
+	workload := ""
+	if r.Spec.WorkloadRef != nil {
+		workload = strconv.FormatInt(current.object.GetGeneration(), 10)
+	}
+	criteria.ObservedHash = replicaset.ObservedTemplateHash(r.Status, r.Generation, workload)
+	decoder := runtime.DefaultUnstructuredConverter
+	if err := decoder.FromUnstructured(templateIn(current), &criteria.Template); err != nil {
+		return 0, fmt.Errorf("read the pod template of %s %s: %w", current.kind, current.name, err)
+	}
+	numbers := slices.Sorted(maps.Keys(revisions))
+	sets := make([]*appsv1.ReplicaSet, len(numbers))
+	for i, number := range numbers {
+		sets[i] = &appsv1.ReplicaSet{}
+		if err := decoder.FromUnstructured(revisions[number].Object, sets[i]); err != nil {
+			return 0, fmt.Errorf("read ReplicaSet %s: %w", revisions[number].GetName(), err)
+		}
+	}
+	found, _, err := replicaset.FindByTemplate(sets, criteria)
+	if err != nil {
+		return 0, fmt.Errorf("find the revision of Rollout %s: %w", r.Name, err)
+	}
+	switch {
+	case found == nil && len(numbers) > 0:
+		return numbers[len(numbers)-1], nil
+	case len(numbers) > 1: // a second undo returns to the same revision, also if the controller has not seen the first one
+		return numbers[len(numbers)-2], nil
+	}
+	return 0, nil
 }
 
 // UndoSubject returns the Subject of the undo of a Rollout in its observed state; empty for another kind.
