@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -104,6 +105,8 @@ const (
 	// never be used again.
 	unusedTime = 10 * time.Minute
 	maxToken   = 16 << 10
+	// maxCookies is the maximum number of cookies of a token. A script that signs in again and again ends its own oldest session.
+	maxCookies = 20
 )
 
 // tokenAuthenticator lets users in with a bearer token for the API server, which they paste once, or which a proxy adds to each
@@ -126,6 +129,8 @@ type tokenViewer struct {
 	until time.Time
 	// used is the time of the last request.
 	used time.Time
+	// cookies are the last cookies of this viewer, of which a browser may have returned some.
+	cookies []string
 }
 
 func hashOf(token string) string {
@@ -189,6 +194,10 @@ func (a *tokenAuthenticator) find(hash, cookie string) *viewer {
 	known.used = now
 	if cookie != "" {
 		a.cookies[cookie] = hash
+		if known.cookies = append(known.cookies, cookie); len(known.cookies) > maxCookies {
+			delete(a.cookies, known.cookies[0])
+			known.cookies = slices.Delete(known.cookies, 0, 1)
+		}
 	}
 	return &known.viewer
 }

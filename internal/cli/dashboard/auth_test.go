@@ -143,6 +143,17 @@ func TestABrowserHasOneSession(t *testing.T) {
 	}
 }
 
+func TestCookiesOfATokenAreLimited(t *testing.T) {
+	d := newTokenDashboard(t)
+	first, second := d.paste("script"), d.paste("script")
+	for range maxCookies - 1 {
+		d.paste("script")
+	}
+	if d.isSignedIn(first) || !d.isSignedIn(second) || len(d.cookies) != maxCookies {
+		t.Errorf("%d cookies are valid, want the last %d", len(d.cookies), maxCookies)
+	}
+}
+
 func TestSignedInViewersAreLimited(t *testing.T) {
 	d := newTokenDashboard(t)
 	for i := range maxViewers {
