@@ -167,6 +167,88 @@ func waitForShards(t *testing.T, holders, each int) {
 	})
 }
 
+// shardRole is the permission for the Leases of members and of shards, next to leaseRole.
+const shardRole = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: serin-shards}
+rules:
+- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, list, create, update, patch, delete]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: serin-shards}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: serin-shards}
+subjects: [{kind: ServiceAccount, name: serin, namespace: default}]
+`
+
+// TestTheNumberOfShardsChangesDuringARelease replaces two replicas during the release of a Canary by one with another number of shards.
+// The new one writes nothing until the last old one has ended, and then completes the release.
+func TestTheNumberOfShardsChangesDuringARelease(t *testing.T) {
+	t.Parallel()
+	s := newEnvironment(t, "reshard")
+	s.apply(shardRole)
+	flags := []string{"-leader-election-lease-duration", shardLeaseTime.String(), "-leader-election-renew-deadline", "4s", "-leader-election-retry-period", "1s"}
+	before := []string{s.processName() + "-a", s.processName() + "-b"}
+	for _, name := range before {
+		s.startProcess(serin, name, append(slices.Clip(flags), "-shards", "4")...)
+	}
+	s.apply(deployment(t, "left", 1))
+	s.apply(replaceTexts(t, flaggerCanary, "HOST", "reshard.test", "interval: 2s", "interval: 8s", "[20, 50]", "[10, 20, 30, 40, 50]"))
+	r := s.follow("left")
+	r.waitForPhase("Initialized")
+	s.deployVersion("left", "v2")
+	r.waitForPhase("Progressing")
+
+	after := s.processName() + "-c"
+	proxy, kubeconfig, err := shared.StartCountingProxy(t.Context(), after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := proxy.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s.startProcess(serin, after, append(slices.Clip(flags), "-shards", "6", "-kubeconfig", kubeconfig)...)
+	if err := shared.Terminate(t.Context(), before[0]); err != nil {
+		t.Fatal(err)
+	}
+	s.waitForShardGroup(4, len(r.states()))
+	for request, n := range proxy.Counts() {
+		if !slices.Contains([]string{"get", "list", "watch"}, request.Verb) && request.Resource != "leases" && !strings.HasSuffix(request.Resource, "reviews") {
+			t.Errorf("the new replica sent %d requests to %s %s while an old one served the release", n, request.Verb, request.Resource)
+		}
+	}
+	if c := convert[canary](t, s.get(canaries, "left")); c.Status.Phase != "Progressing" {
+		t.Fatalf("the release is already %s", c.Status.Phase)
+	}
+	if err := shared.Terminate(t.Context(), before[1]); err != nil {
+		t.Fatal(err)
+	}
+	s.waitForShardGroup(6, 0)
+	r.waitForEnd("Succeeded")
+}
+
+// waitForShardGroup waits until the replicas with a number of shards hold the leader Lease, and the Canary has had more states than
+// that.
+func (s *environment) waitForShardGroup(shards, states int) {
+	s.t.Helper()
+	waittest.Until(s.t, fmt.Sprintf("the replicas with %d shards act", shards), func() error {
+		lease, err := shared.Client.CoordinationV1().Leases(s.namespace).Get(s.t.Context(), "serin", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if holder := *lease.Spec.HolderIdentity; holder != fmt.Sprintf("serin-shards-%d", shards) {
+			return fmt.Errorf("the Lease is held by %s", holder)
+		}
+		if recorded, _ := s.canaries.statesFrom(0); len(recorded) <= states {
+			return fmt.Errorf("the Canary has %d states", len(recorded))
+		}
+		return nil
+	})
+}
+
 // TestReplicasShareTheReleases kills one of three replicas in the middle of releases, with a namespace in each shard, and then
 // suspends another one until the last has completed its releases. The other replicas continue the releases, a replica writes only
 // while it holds the shard, also after it slept, and no namespace is written alternately.
