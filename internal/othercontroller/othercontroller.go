@@ -165,6 +165,8 @@ type Sign struct {
 	Text string
 	// Until is the time at which the sign expires; zero means never.
 	Until time.Time
+	// ByPermission is set if the sign counts because a service account has permissions.
+	ByPermission bool
 }
 
 // Account is the service account of a controller.

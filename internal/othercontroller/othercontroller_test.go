@@ -103,7 +103,7 @@ func TestSignsOfARunningController(t *testing.T) {
 	otherNamespace.Namespace = "web"
 	ready := Sign{Text: "Deployment flagger of namespace flagger-system has ready pods"}
 	heldFor := func(remaining time.Duration) Sign {
-		return Sign{"Lease flagger-leader-election of namespace flagger-system is held by " + holder, now.Add(remaining)}
+		return Sign{Text: "Lease flagger-leader-election of namespace flagger-system is held by " + holder, Until: now.Add(remaining)}
 	}
 	const year = 365 * 24 * time.Hour
 	for _, tt := range []struct {

@@ -154,6 +154,7 @@ func FirstCounting(ctx context.Context, scope othercontroller.Scope, candidates 
 			return othercontroller.Sign{}, err
 		}
 		if permitted {
+			c.Sign.ByPermission = true
 			return c.Sign, nil
 		}
 	}
@@ -163,12 +164,15 @@ func FirstCounting(ctx context.Context, scope othercontroller.Scope, candidates 
 // permissionCheckInterval is the minimum time after which NextCheck requires another check of permissions.
 const permissionCheckInterval = time.Minute
 
-// NextCheck returns the time at which a ceded release must be reconciled again: when the sign expires. For a sign that does not
-// expire, this is up to one and a half minutes later, because no watch notifies of changed permissions. The time depends on
-// the release, because all releases are ceded at once.
-func NextCheck(until time.Time, key types.NamespacedName, now time.Time) time.Time {
-	if !until.IsZero() {
-		return until
+// NextCheck returns the time at which a ceded release must be reconciled again: when the sign expires. For a sign that depends on
+// permissions, this is up to one and a half minutes later, because no watch notifies of changed permissions. The time depends on
+// the release, because all releases are ceded at once. Zero means that a watch notifies of every change.
+func NextCheck(sign othercontroller.Sign, key types.NamespacedName, now time.Time) time.Time {
+	switch {
+	case !sign.Until.IsZero():
+		return sign.Until
+	case !sign.ByPermission:
+		return time.Time{}
 	}
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(key.String()))

@@ -108,6 +108,8 @@ type observation struct {
 	unreported *traffic.UnreportedParent
 	// podsDue is the time at which the pods of an unready workload have to be listed again; zero: never.
 	podsDue time.Time
+	// otherControllerDue is the time at which another controller that acts on the Canary has to be detected again; zero: never.
+	otherControllerDue time.Time
 }
 
 // queryKey is the key of the Canary in the query runner.

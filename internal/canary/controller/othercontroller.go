@@ -19,20 +19,22 @@ func actingController(ctx context.Context, detector *watching.OtherController, n
 	return canary.OtherController{Sign: sign.Text, Until: sign.Until}, err
 }
 
-// otherController returns the Flagger that acts on a release instead of Serin. The administrator is notified when Serin starts to
-// leave releases to it, and when Serin continues with them.
-func (r *Reconciler) otherController(ctx context.Context, key types.NamespacedName, now time.Time) (canary.OtherController, error) {
-	other, err := actingController(ctx, r.OtherController, key.Namespace, now)
+// otherController returns the Flagger that acts on a release instead of Serin, and when this has to be checked again; zero: a watch
+// notifies of every change. The administrator is notified when Serin starts to leave releases to it, and when Serin continues with
+// them.
+func (r *Reconciler) otherController(ctx context.Context, key types.NamespacedName, now time.Time) (other canary.OtherController, nextCheck time.Time, err error) {
+	sign, err := r.OtherController.ActingSign(ctx, key.Namespace, now)
 	if err != nil {
-		return other, err
+		return other, nextCheck, err
 	}
+	other = canary.OtherController{Sign: sign.Text, Until: sign.Until}
 	message := ""
 	if other.Acts() {
 		r.newest.Forget(key) // Flagger writes newer versions
-		message = other.Message()
+		message, nextCheck = other.Message(), watching.NextCheck(sign, key, now)
 	}
 	r.ceded.SetReason(ctx, key, message, r.showOtherController)
-	return other, nil
+	return other, nextCheck, nil
 }
 
 // showOtherController reports in the health of the process to which other controller releases are left; empty: to none.

@@ -145,6 +145,11 @@ func TestACededReleaseIsReconciledAgain(t *testing.T) {
 	if err != nil || result.RequeueAfter <= 0 {
 		t.Errorf("it is requeued after %s, %v", result.RequeueAfter, err)
 	}
+	w.reconciler.OtherController.Scope.Namespaces = []string{"flagger-system"} // trusted whatever permissions it has
+	if result, err := w.reconciler.Reconcile(w.ctx, reconcile.Request{NamespacedName: key}); err != nil || result.RequeueAfter != 0 {
+		t.Errorf("it depends on no permissions, and is requeued after %s, %v", result.RequeueAfter, err)
+	}
+	w.reconciler.OtherController.Scope.Namespaces = nil
 	permitted.Store(false)
 	w.enqueue(key)
 	w.waitForPhase(t, key, flaggerv1.CanaryPhaseInitialized)

@@ -125,13 +125,10 @@ func (r *Reconciler) reconcile(ctx context.Context, object *flaggerv1.Canary) (r
 	r.Queries.SetAnswerLimit(s.queryKey(), maxQueries(object))
 
 	r.memory.ScheduleWake(key, decision.Wake)
-	retry := reconciler.Earliest(s.podsDue, r.memory.Retry(key, reconciler.Refused, rejected, s.snapshot.Now), r.memory.Retry(key, reconciler.NotInstalled, s.needsRetry, s.snapshot.Now))
+	retry := reconciler.Earliest(s.podsDue, s.otherControllerDue, r.memory.Retry(key, reconciler.Refused, rejected, s.snapshot.Now), r.memory.Retry(key, reconciler.NotInstalled, s.needsRetry, s.snapshot.Now))
 	explainAt := explanation.At
 	if written || s.snapshot.OtherController.Acts() {
 		explainAt = time.Time{} // the write shows all gates, or the status belongs to Flagger
-	}
-	if other := s.snapshot.OtherController; other.Acts() {
-		retry = reconciler.Earliest(retry, watching.NextCheck(other.Until, key, s.snapshot.Now))
 	}
 	if written && !decision.Wake.After(s.snapshot.Now) {
 		decision.Wake = time.Time{} // the event of the write requeues the release
@@ -142,7 +139,7 @@ func (r *Reconciler) reconcile(ctx context.Context, object *flaggerv1.Canary) (r
 // observeWithMemory observes a Canary, and adds what this process remembers of it and the answers that it received.
 func (r *Reconciler) observeWithMemory(ctx context.Context, object *flaggerv1.Canary) (*observation, error) {
 	key, now, stored := client.ObjectKeyFromObject(object), r.Clock.Now(), decodeState(object)
-	other, err := r.otherController(ctx, key, now)
+	other, nextCheck, err := r.otherController(ctx, key, now)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +157,7 @@ func (r *Reconciler) observeWithMemory(ctx context.Context, object *flaggerv1.Ca
 	if err != nil {
 		return nil, err
 	}
-	s.stored = stored
+	s.stored, s.otherControllerDue = stored, nextCheck
 	if err := r.Watch(s.workloads, s.routes); err != nil {
 		return nil, fmt.Errorf("watch the dependencies of Canary %s: %w", key, err)
 	}

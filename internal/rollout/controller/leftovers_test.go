@@ -125,6 +125,7 @@ func TestMarkedObjectsAreRestoredWhenArgoRolloutsStops(t *testing.T) {
 	p.deleteRollout()
 	p.restart()
 	p.reconciler.OtherController = argoRolloutsWatch(t, argoRolloutsDeployment("argo-rollouts", 1))
+	p.reconciler.OtherController.IsPermitted = permitAll
 	if result, err := p.reconcile(); err != nil || result.RequeueAfter <= 0 || !p.objectsContain("DestinationRule", argov1.PodTemplateHashLabel) {
 		t.Errorf("while Argo Rollouts runs, it is requeued after %s, %v", result.RequeueAfter, err)
 	}

@@ -40,7 +40,7 @@ func (r *Reconciler) showOtherController(message string) {
 func (r *Reconciler) cedeTo(other othercontroller.Sign, s *observation, d rollout.Decision) reconcile.Result {
 	releases.RecordOutcome(r.Queue, s.object, s.object, false)
 	r.reporter.showCeded(s.object, rollout.OtherControllerGate(other.Text, other.Until), s.snapshot.Now)
-	wake := watching.NextCheck(other.Until, s.key(), s.snapshot.Now)
+	wake := watching.NextCheck(other, s.key(), s.snapshot.Now)
 	if d.Wake.After(s.snapshot.Now) {
 		wake = reconciler.Earliest(wake, d.Wake)
 	}

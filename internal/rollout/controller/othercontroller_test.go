@@ -40,6 +40,9 @@ func argoRolloutsWatch(t *testing.T, objects ...client.Object) *watching.OtherCo
 	return watching.NewArgoRolloutsWatch(cluster, cluster, "")
 }
 
+// permitAll is an UpdatePermission: every service account has the permission.
+func permitAll(context.Context, othercontroller.Account, watching.Resource, string) (bool, error) { return true, nil }
+
 func argoRolloutsDeployment(namespace string, ready int32) *appsv1.Deployment {
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "argo-rollouts"}}
 	d.Spec.Template.Spec.ServiceAccountName = "argo-rollouts"
@@ -117,6 +120,7 @@ func TestACededRolloutIsReconciledAgainAndHasCurrentSeries(t *testing.T) {
 		t.Fatalf("Serin has no release in progress: %+v", p.rollout().Status)
 	}
 	p.reconciler.OtherController = argoRolloutsWatch(t, argoRolloutsDeployment("argo-rollouts", 1))
+	p.reconciler.OtherController.IsPermitted = permitAll
 	check := func(when, available string) {
 		t.Helper()
 		result, err := p.reconcile()

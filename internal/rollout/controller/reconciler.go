@@ -125,7 +125,7 @@ func (r *Reconciler) reconcile(ctx context.Context, object *argov1.Rollout) (rec
 		r.reporter.record(ctx, object, r.OngoingEvents.NewEvents(key, gate.Events)...)
 		if !rollout.IsOwnRelease(object.Status) {
 			r.reporter.showCeded(object, gate, began)
-			return reconcile.Result{RequeueAfter: reconciler.RequeueDelay(began, watching.NextCheck(other.Until, key, began))}, nil
+			return reconcile.Result{RequeueAfter: reconciler.RequeueDelay(began, watching.NextCheck(other, key, began))}, nil
 		}
 	}
 	r.reporter.recordFirstReconciliation(ctx, object)

@@ -111,7 +111,7 @@ func (r *restorer) restoreLeftovers(ctx context.Context, key types.NamespacedNam
 		return reconcile.Result{}, err
 	}
 	if sign.Text != "" {
-		return reconcile.Result{RequeueAfter: reconciler.RequeueDelay(began, watching.NextCheck(sign.Until, key, began))}, nil
+		return reconcile.Result{RequeueAfter: reconciler.RequeueDelay(began, watching.NextCheck(sign, key, began))}, nil
 	}
 	deleted := &argov1.Rollout{}
 	deleted.Namespace, deleted.Name, deleted.Status.Serin = key.Namespace, key.Name, &argov1.SerinStatus{}
