@@ -1,7 +1,6 @@
 package canary
 
 import (
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -101,11 +100,6 @@ func (r *record) phase() flaggerv1.CanaryPhase {
 		return ""
 	}
 	return r.status.Phase
-}
-
-// isBlocked reports whether a user has to repair the release.
-func (r *record) isBlocked() bool {
-	return slices.ContainsFunc(r.canary.Status.Conditions, func(c flaggerv1.CanaryCondition) bool { return c.Type == flaggerv1.ConditionBlocked })
 }
 
 // statusBySerin reports whether the status contains no values that another actor wrote.

@@ -367,7 +367,7 @@ func (c *endedRuns) remnants() []oracle.Remnant {
 		if succeeded && !r.neverStarted && (r.route.canary > 0 || r.route.mirrored) && !byOthers {
 			out = append(out, oracle.Remnant{Release: r.Name(), What: traffic})
 		}
-		failed := r.phase() == flaggerv1.CanaryPhaseFailed && r.canary.Status.CanaryWeight == 0 && r.statusBySerin() && !r.promotionFailed && !r.isBlocked()
+		failed := r.phase() == flaggerv1.CanaryPhaseFailed && r.canary.Status.CanaryWeight == 0 && r.statusBySerin() && !r.promotionFailed
 		if failed && r.route.canary > 0 && !byOthers {
 			out = append(out, oracle.Remnant{Release: r.Name(), What: traffic})
 		}

@@ -19,7 +19,7 @@ type partialReturns struct{ *ledger }
 func (c *partialReturns) returnsInParts(r *record) bool {
 	expected := c.expectations(r)
 	return len(expected) == 1 && expected[0].weighted && expected[0].hasRouter && !expected[0].skipAnalysis && r.run != nil && isAnalysing(r.phase()) &&
-		r.statusBySerin() && c.ownsTarget(r) && !isDeleting(r) && !r.isBlocked() && r.SuspendedSince.IsZero() && r.run.promotedAt.IsZero() &&
+		r.statusBySerin() && c.ownsTarget(r) && !isDeleting(r) && !r.isStopped() && r.SuspendedSince.IsZero() && r.run.promotedAt.IsZero() &&
 		r.primary.version != nil && r.primary.contentChanged().Before(r.run.began) && r.target.version != nil && r.target.contentChanged().Before(c.OldestView()) &&
 		r.status.FailedChecks <= expected[0].threshold && !c.mayBeOutdated(r.statusActor, r)
 }

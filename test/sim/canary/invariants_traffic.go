@@ -75,7 +75,7 @@ func (c *readyBackends) checkLostRequests(h cluster.RequestsLost) {
 // the weight.
 func (c *readyBackends) Finish() {
 	for _, r := range c.All {
-		if r.Gone() || isDeleting(r) || r.canary.Spec.Suspend || r.isBlocked() || !c.ownsTarget(r) {
+		if r.Gone() || isDeleting(r) || r.canary.Spec.Suspend || r.isStopped() || !c.ownsTarget(r) {
 			continue
 		}
 		if r.route.canary > 0 && r.target.version != nil && r.target.replicas == 0 && !r.target.Answering.True && r.primary.ready.True {

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -81,11 +80,9 @@ func (k *Canaries) isExplained(c *flaggerv1.Canary) bool {
 	if c.Spec.Suspend && c.DeletionTimestamp == nil {
 		return true
 	}
-	for _, condition := range c.Status.Conditions {
-		if condition.Type == flaggerv1.ConditionBlocked && condition.Status == corev1.ConditionTrue {
-			retried := strings.HasPrefix(condition.Reason, "Refused") && k.isRequeued(c)
-			return !retried
-		}
+	if k.isStopped(c) {
+		retried := strings.HasPrefix(blockedReason(c), "Refused") && k.isRequeued(c)
+		return !retried
 	}
 	if k.cannotReturn(c) {
 		return true

@@ -26,6 +26,7 @@ const (
 	SameTarget      sim.FaultClass = "same-target"
 	Strangers       sim.FaultClass = "strangers"
 	ChangeAlerts    sim.FaultClass = "change-alerts" // the provider of an alert may not exist
+	RemoveReference sim.FaultClass = "remove-reference" // configuration or an autoscaler that the release requires
 	ManyPods        sim.FaultClass = "many-pods"     // so many that replacing the pods of a primary takes longer than the deadline
 )
 
@@ -62,6 +63,7 @@ var actions = []actors.Action[*users, *Release]{
 	{Class: actors.SwapStrategy, Do: (*users).swapStrategy},
 	{Class: SameTarget, Do: (*users).createSecondCanary},
 	{Class: ChangeAlerts, Do: (*users).changeAlerts},
+	{Class: RemoveReference, Do: (*users).removeReference},
 }
 
 // observe receives every event.
@@ -78,6 +80,7 @@ func (u *users) observe(event any) {
 		delete(u.recreateAfterDeletion, written.Key)
 		u.After(2*time.Second, recreate)
 	}
+	u.repairObserved(written)
 	u.Continue()
 }
 
@@ -142,6 +145,11 @@ func (u *users) repair() {
 		if retarget {
 			u.recreateTarget(r)
 			u.restorePromoted(r)
+		}
+		if u.World.Draws.Stream("mend-references/" + r.Key.Name).Chance(0.5) {
+			u.restoreReferences(r)
+		} else {
+			r.unrepaired = true
 		}
 		u.replaceStuckVersion(r)
 	}

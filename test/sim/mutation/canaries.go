@@ -128,6 +128,12 @@ var Canaries = []Mutant{
 		0,
 	},
 	{
+		"a blocked release that is not judged",
+		"I9",
+		"internal/canary/machine.go",
+		"if d, ok := continueBlockedRelease(s, gates); ok {", "if d, ok := continueBlockedRelease(s, gates); ok && s.Deleting {", 0,
+	},
+	{
 		"a suspended release is fetched again",
 		"I9q",
 		"internal/canary/controller/reconciler.go",
