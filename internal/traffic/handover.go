@@ -24,7 +24,7 @@ type ServiceSplitter interface {
 // Canary with this Service as their destination.
 type ApexRenderer interface {
 	// RenderApex returns the objects of an idle Canary's route with all requests routed to the apex Service; nil for those that are
-	// deleted with the Canary.
+	// deleted with the Canary. Destinations of the primary without requests are removed from them.
 	RenderApex(t Target, existing Objects) ([]*unstructured.Unstructured, error)
 }
 
@@ -40,7 +40,6 @@ func HandOver(rd Renderer, t Target, existing Objects) ([]*unstructured.Unstruct
 	if apex, ok := rd.(ApexRenderer); ok {
 		return handOverApex(apex, t, existing)
 	}
-	selectsPods := slices.ContainsFunc(existing, func(x Lookup) bool { return x.Ref.SelectsPods }) // the mesh would lose the pods
 	after := t
 	after.StableService = t.Apex
 	after.Canary = t.Canary.DeepCopy()
@@ -54,7 +53,7 @@ func HandOver(rd Renderer, t Target, existing Objects) ([]*unstructured.Unstruct
 			continue
 		}
 		spec, _ := withoutSide(desired[i].Object["spec"], t.CanaryService).(map[string]any)
-		if selectsPods || mentions(spec, t.StableService) || mentions(spec, t.CanaryService) {
+		if mentions(spec, t.StableService) || mentions(spec, t.CanaryService) {
 			return nil, Refuse(ErrUnsupported, "%s routes to objects that are deleted with Canary %s.%s: replace it with a route of your own to Service %s",
 				x.Ref, t.Canary.Name, t.Namespace, t.Apex)
 		}
@@ -76,7 +75,7 @@ func handOverApex(rd ApexRenderer, t Target, existing Objects) ([]*unstructured.
 		if !needsHandOver(t, x) || desired[i] == nil {
 			continue
 		}
-		spec, _ := desired[i].Object["spec"].(map[string]any)
+		spec, _ := withoutSide(desired[i].Object["spec"], t.StableService).(map[string]any)
 		if out[i], err = handedOver(t, x, spec); err != nil {
 			return nil, err
 		}

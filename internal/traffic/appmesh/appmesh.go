@@ -43,7 +43,9 @@ type part struct {
 	node, exposed bool
 	// routed is true for the object whose first route has the weights.
 	routed bool
-	spec   func(release.Route) (map[string]any, error)
+	// remains is true for an object that serin eject makes independent of the Canary: see RenderApex.
+	remains bool
+	spec    func(release.Route) (map[string]any, error)
 }
 
 func (r Renderer) parts(t traffic.Target) []part {
@@ -105,4 +107,25 @@ func (r Renderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstru
 		}
 		return written
 	})
+}
+
+// RenderApex routes all requests to the node of the canary, and this node to the apex Service. A pod belongs to one node from its
+// start: those of the target to the node of the canary, which selects them, or in V1Beta1 to a node that is identified by its name,
+// which may also be that of the apex.
+func (r Renderer) RenderApex(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
+	out, err := r.Render(t, release.Route{Canary: release.Total}, existing)
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range r.parts(t) {
+		switch {
+		case !p.remains:
+			out[i] = nil
+		case p.node:
+			if err := unstructured.SetNestedMap(out[i].Object, r.version.dns(t, t.Apex), "spec", "serviceDiscovery", "dns"); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
 }

@@ -24,7 +24,11 @@ func TestContract(t *testing.T) {
 	for version, provider := range providers {
 		t.Run(string(version), func(t *testing.T) {
 			traffictest.Run(t, appmesh.New(version), traffictest.Options{
-				Provider: provider, Admission: traffictest.LocalAdmission(t, "testdata/crds/"+string(version)+".yaml"), Canary: meshFields, NoHandOver: true,
+				Provider: provider, Admission: traffictest.LocalAdmission(t, "testdata/crds/"+string(version)+".yaml"), Canary: meshFields,
+				// The node of the canary, but not its DNS name.
+				Remains: func(t traffic.Target) []string {
+					return []string{"name:" + t.CanaryService, "virtualNodeName:" + t.CanaryService}
+				},
 			})
 		})
 	}

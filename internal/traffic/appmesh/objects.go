@@ -46,15 +46,23 @@ func embeddedFields(t traffic.Target) traffic.Fields {
 	}
 }
 
+// dns returns the name by which proxies find the pods of a Service.
+func (v Version) dns(t traffic.Target, service string) map[string]any {
+	if v == V1Beta1 {
+		return map[string]any{"hostName": service + "." + t.Namespace}
+	}
+	return map[string]any{"hostname": fmt.Sprintf("%s.%s.svc.cluster.local.", service, t.Namespace)}
+}
+
 // embedded returns the objects of v1beta1.
 func embedded(t traffic.Target) []part {
 	node := func(name, service string) part {
 		return part{
-			kind: virtualNode, name: name, node: true, fields: nodeFields.With(traffic.WholeFields("meshName")),
+			kind: virtualNode, name: name, node: true, fields: nodeFields.With(traffic.WholeFields("meshName")), remains: name != t.StableService,
 			spec: func(release.Route) (map[string]any, error) {
 				spec := nodeSpec(t, map[string]any{"portMapping": portMapping(t, int64(t.Canary.Spec.Service.Port))})
 				spec["meshName"] = t.Canary.Spec.Service.MeshName
-				spec["serviceDiscovery"] = map[string]any{"dns": map[string]any{"hostName": service + "." + t.Namespace}}
+				spec["serviceDiscovery"] = map[string]any{"dns": V1Beta1.dns(t, service)}
 				return withBackends(t, spec, func(name string) map[string]any { return map[string]any{"virtualServiceName": name} }), nil
 			},
 		}
@@ -62,7 +70,7 @@ func embedded(t traffic.Target) []part {
 	service := func(name string, routed bool) part {
 		return part{
 			kind: virtualService, name: name + "." + t.Namespace, fields: embeddedFields(t),
-			exposed: routed, routed: routed,
+			exposed: routed, routed: routed, remains: routed,
 			spec: func(r release.Route) (map[string]any, error) {
 				routes, err := inVirtualService(t).routes(name, routeOf(routed, r))
 				listener := map[string]any{"portMapping": portMapping(t, int64(t.Canary.Spec.Service.Port))}
@@ -84,7 +92,7 @@ func embedded(t traffic.Target) []part {
 func separate(t traffic.Target) []part {
 	node := func(name string, primary bool) part {
 		return part{
-			kind: virtualNode, name: name, node: true,
+			kind: virtualNode, name: name, node: true, remains: !primary,
 			fields: nodeFields.With(traffic.Fields{"podSelector": {Fields: traffic.WholeFields("matchLabels")}}),
 			spec: func(release.Route) (map[string]any, error) {
 				listener := map[string]any{"portMapping": portMapping(t, podPort(t))}
@@ -93,9 +101,7 @@ func separate(t traffic.Target) []part {
 					listener["timeout"] = map[string]any{protocol(t): timeout}
 				}
 				spec := nodeSpec(t, listener)
-				spec["serviceDiscovery"] = map[string]any{"dns": map[string]any{
-					"hostname": fmt.Sprintf("%s.%s.svc.cluster.local.", name, t.Namespace),
-				}}
+				spec["serviceDiscovery"] = map[string]any{"dns": V1Beta2.dns(t, name)}
 				if labels := podLabels(t, primary); labels != nil {
 					spec["podSelector"] = map[string]any{"matchLabels": labels}
 				}
@@ -110,7 +116,7 @@ func separate(t traffic.Target) []part {
 	}
 	router := func(name string, routed bool) part {
 		return part{
-			kind: virtualRouter, name: name, fields: traffic.Fields{"listeners": listeners, "routes": routesOfRelease(t)}, routed: routed,
+			kind: virtualRouter, name: name, fields: traffic.Fields{"listeners": listeners, "routes": routesOfRelease(t)}, routed: routed, remains: routed,
 			spec: func(r release.Route) (map[string]any, error) {
 				routes, err := inVirtualRouter(t).routes(name, routeOf(routed, r))
 				listener := map[string]any{"portMapping": portMapping(t, podPort(t))}
@@ -120,7 +126,7 @@ func separate(t traffic.Target) []part {
 	}
 	service := func(name string, exposed bool) part {
 		return part{
-			kind: virtualService, name: name, fields: providerFields, exposed: exposed,
+			kind: virtualService, name: name, fields: providerFields, exposed: exposed, remains: exposed,
 			spec: func(release.Route) (map[string]any, error) {
 				ref := map[string]any{"virtualRouterRef": map[string]any{"name": name}}
 				return map[string]any{"provider": map[string]any{"virtualRouter": ref}}, nil

@@ -28,8 +28,8 @@ func TestContract(t *testing.T) {
 }
 
 // remains is the Upstream that remains with the name of the primary.
-func remains(t traffic.Target) string {
-	return gloo.New(nil).Refs(t, release.Route{}, nil)[0].Name
+func remains(t traffic.Target) []string {
+	return []string{gloo.New(nil).Refs(t, release.Route{}, nil)[0].Name}
 }
 
 func patterned(t *rapid.T, c *flaggerv1.Canary) {
