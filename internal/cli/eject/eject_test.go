@@ -42,6 +42,8 @@ func TestPlansHaveAllStepsInTheirOrder(t *testing.T) {
 	referring := healthyRollout()
 	referring.Object.Spec.WorkloadRef = &argov1.ObjectRef{Kind: "Deployment", Name: "web", ScaleDown: argov1.ScaleDownOnSuccess}
 	referring.Deployment.Found = true
+	meshed := healthyRollout()
+	meshed.Object.Spec.Strategy.Canary.TrafficRouting = &argov1.RolloutTrafficRouting{AppMesh: &argov1.AppMeshTrafficRouting{}}
 	for name, test := range map[string]struct {
 		release Release
 		want    []Action
@@ -52,6 +54,9 @@ func TestPlansHaveAllStepsInTheirOrder(t *testing.T) {
 		}},
 		"Rollout with workloadRef": {referring, []Action{
 			KeepWorkload, ScaleDeployment, AwaitDeployment, AwaitScaleDown, ReleaseServices, AwaitServices, AwaitEndpoints, Delete,
+		}},
+		"Rollout with App Mesh": {meshed, []Action{
+			AwaitScaleDown, ReleaseServices, AwaitServices, CreateDeployment, AwaitDeployment, AwaitEndpoints, Delete,
 		}},
 	} {
 		steps, err := Plan(test.release)
@@ -122,6 +127,8 @@ func TestTheStrategyWithoutServicesHasNoOtherFields(t *testing.T) {
 	for _, test := range []struct{ strategy, want map[string]any }{
 		{map[string]any{"canary": map[string]any{}}, nil},
 		{map[string]any{"canary": map[string]any{"stableService": "web", "steps": []any{}}}, map[string]any{"blueGreen": nil, "canary": map[string]any{"stableService": nil, "steps": nil}}},
+		{map[string]any{"canary": map[string]any{"stableMetadata": map[string]any{}}}, nil},
+		{map[string]any{"canary": map[string]any{"stableMetadata": map[string]any{}, "steps": []any{}}}, map[string]any{"blueGreen": nil, "canary": map[string]any{"steps": nil}}},
 		{map[string]any{"blueGreen": map[string]any{"activeService": "web"}}, map[string]any{"blueGreen": nil, "canary": map[string]any{}}},
 	} {
 		if diff := cmp.Diff(test.want, StrategyWithoutServices(test.strategy)); diff != "" {

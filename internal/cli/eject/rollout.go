@@ -93,7 +93,9 @@ func StrategyWithoutServices(strategy map[string]any) map[string]any {
 	canary := map[string]any{}
 	fields, _ := strategy["canary"].(map[string]any)
 	for field := range fields {
-		canary[field] = nil
+		if field != "stableMetadata" { // Services may select the pods by it, and the Deployment may be created later
+			canary[field] = nil
+		}
 	}
 	_, isBlueGreen := strategy["blueGreen"]
 	if !isBlueGreen && len(canary) == 0 {
@@ -120,6 +122,26 @@ func (r *Rollout) namesServices() bool {
 		(c.StableService != "" || c.CanaryService != "" || c.PingPong != nil || c.TrafficRouting != nil || len(c.Steps) > 0)
 }
 
+// routesByProxy reports whether the router knows only pods that its objects select when they start: those of the Deployment must
+// be selected before they exist.
+func (r *Rollout) routesByProxy() bool {
+	c := r.Object.Spec.Strategy.Canary
+	return c != nil && c.TrafficRouting != nil && c.TrafficRouting.AppMesh != nil
+}
+
+// releaseServices returns the steps that end with ReleaseServices.
+func (r *Rollout) releaseServices() Step {
+	name, deployment := r.Object.Name, "Deployment "+r.Deployment.Name
+	if earlier := r.earlierRevision(); earlier != "" {
+		return Step{Action: AwaitScaleDown, Waits: true, Text: "waiting until the pods of an earlier revision are removed: " + earlier}
+	}
+	selecting := "the Services"
+	if r.routesByProxy() {
+		selecting = "the Services and the VirtualNode of the stable pods"
+	}
+	return Step{Action: ReleaseServices, Text: fmt.Sprintf("remove Services, routers and steps from the strategy of Rollout %s: Serin makes %s select the pods of %s too", name, selecting, deployment)}
+}
+
 // Next implements Release.
 func (r *Rollout) Next() (Step, error) {
 	name, deployment := r.Object.Name, "Deployment "+r.Deployment.Name
@@ -133,18 +155,18 @@ func (r *Rollout) Next() (Step, error) {
 	switch {
 	case r.refersToDeployment() && ref.ScaleDown != "" && ref.ScaleDown != argov1.ScaleDownNever:
 		return Step{Action: KeepWorkload, Text: fmt.Sprintf("set spec.workloadRef.scaleDown of Rollout %s to never, so that %s is not scaled down", name, deployment)}, nil
+	case r.routesByProxy():
+		return r.releaseServices(), nil
+	case !r.namesServices() && r.hasManagedServices():
+		return Step{Action: AwaitServices, Waits: true, Text: "waiting until Serin has restored the Services and routes of Rollout " + name}, nil
 	case !r.Deployment.Found:
 		return Step{Action: CreateDeployment, Text: fmt.Sprintf("create %s with %s and the template of Rollout %s", deployment, release.CountPods(int(r.replicas())), name)}, nil
 	case r.Deployment.Replicas < r.replicas():
 		return Step{Action: ScaleDeployment, Text: fmt.Sprintf("scale %s to %s", deployment, release.CountPods(int(r.replicas())))}, nil
 	case !r.Deployment.Ready:
 		return Step{Action: AwaitDeployment, Waits: true, Text: fmt.Sprintf("waiting for the pods of %s: %d of %d available", deployment, r.Deployment.Available, r.Deployment.Replicas)}, nil
-	case r.namesServices() && r.earlierRevision() != "":
-		return Step{Action: AwaitScaleDown, Waits: true, Text: "waiting until the pods of an earlier revision are removed: " + r.earlierRevision()}, nil
 	case r.namesServices():
-		return Step{Action: ReleaseServices, Text: fmt.Sprintf("remove Services, routers and steps from the strategy of Rollout %s: Serin makes the Services select the pods of %s too", name, deployment)}, nil
-	case r.hasManagedServices():
-		return Step{Action: AwaitServices, Waits: true, Text: "waiting until Serin has restored the Services and routes of Rollout " + name}, nil
+		return r.releaseServices(), nil
 	case r.MissingEndpoints != "":
 		return Step{Action: AwaitEndpoints, Waits: true, Text: "waiting for endpoints: " + r.MissingEndpoints}, nil
 	default:

@@ -80,29 +80,25 @@ func TestRolloutContract(t *testing.T) {
 	}
 }
 
-// users are the objects of a mesh while a Rollout is idle.
-func users(t traffic.Target) []*unstructured.Unstructured {
+// users are the objects of a mesh without a Rollout: the stable node selects all pods, and the other one none.
+func users(traffic.Target) []*unstructured.Unstructured {
 	object := func(kind, namespace, name string, spec map[string]any) *unstructured.Unstructured {
 		obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "appmesh.k8s.aws/v1beta2", "kind": kind, "spec": spec}}
 		obj.SetNamespace(namespace)
 		obj.SetName(name)
 		return obj
 	}
-	node := func(name, hash string) *unstructured.Unstructured {
+	node := func(name string, selected map[string]any) *unstructured.Unstructured {
 		return object("VirtualNode", "web", name, map[string]any{
-			"podSelector": map[string]any{"matchLabels": map[string]any{"app": "cart", argov1.PodTemplateHashLabel: hash}},
+			"podSelector": map[string]any{"matchLabels": selected},
 			"listeners":   []any{map[string]any{"portMapping": map[string]any{"port": int64(80), "protocol": "http"}}},
 		})
 	}
 	target := func(node string, weight int64) any {
 		return map[string]any{"virtualNodeRef": map[string]any{"name": node, "namespace": "web"}, "weight": weight, "port": int64(80)}
 	}
-	canary := t.CanaryHash
-	if canary == "" || canary == t.StableHash {
-		canary = "canary-hash"
-	}
 	return []*unstructured.Unstructured{
-		node("cart-canary", canary), node("cart-stable", t.StableHash),
+		node("cart-canary", map[string]any{"app": "cart", argov1.PodTemplateHashLabel: "canary-hash"}), node("cart-stable", map[string]any{"app": "cart"}),
 		object("VirtualService", "web", "cart", map[string]any{"provider": map[string]any{"virtualRouter": map[string]any{
 			"virtualRouterRef": map[string]any{"name": "cart", "namespace": "mesh"},
 		}}}),

@@ -288,17 +288,29 @@ func validateRouter(t traffic.Target, x traffic.Lookup, at *field.Path) field.Er
 	return all
 }
 
-// Restore removes the mark. The nodes keep their selectors: without the hashes they would select the same pods, which App
-// Mesh refuses.
+// Restore removes the mark, and makes the node of the stable side select the pods of all revisions. The other node selects none:
+// App Mesh refuses a pod that two nodes select, and one that none selects has no proxy. A node that selects by nothing but the hash
+// keeps it, because without labels it would select all pods of the namespace. Weights remain.
 func (RolloutRenderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	out := existing.Unchanged()
+	canary, _ := nodes(t)
 	for i, x := range existing {
 		if x.Object == nil || !x.Ref.SelectsPods {
 			continue
 		}
 		obj := x.Object.DeepCopy()
-		if t.UnmarkManaged(obj) {
-			out[i] = obj
+		if !t.UnmarkManaged(obj) {
+			continue // another Rollout's, or no longer managed
+		}
+		out[i] = obj
+		value, _, _ := unstructured.NestedFieldNoCopy(obj.Object, "spec", "podSelector", "matchLabels")
+		selected, _ := value.(map[string]any)
+		switch {
+		case len(selected) < 2:
+		case x.Ref.Name == canary:
+			selected[argov1.PodTemplateHashLabel] = noCanaryHash
+		default:
+			delete(selected, argov1.PodTemplateHashLabel)
 		}
 	}
 	return out, nil
