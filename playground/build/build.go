@@ -134,6 +134,7 @@ var (
 	// promtool has a module of its own, because it does not compile with the newer client library that the others link.
 	promtool     = program{name: "promtool", displayName: "promtool", module: "promtool", pkg: "github.com/prometheus/prometheus/cmd/promtool", seconds: 120}
 	ingressNGINX = program{name: "ingress-nginx", displayName: "ingress-nginx", module: "ingress-nginx", pkg: ingressModule + "/cmd/nginx", seconds: 200}
+	skipper      = program{name: "skipper", displayName: "Skipper", module: "skipper", pkg: "github.com/zalando/skipper/cmd/skipper", seconds: 110}
 )
 
 const ingressModule = "k8s.io/ingress-nginx"
@@ -198,6 +199,9 @@ func (b *Builder) IngressNGINX(ctx context.Context) (file, etc string, err error
 	folder, err := moduleFolder(ctx, filepath.Join(b.source, "modules", ingressNGINX.module), ingressModule)
 	return file, filepath.Join(folder, "rootfs", "etc", "nginx"), err
 }
+
+// Skipper returns the ingress controller and proxy of that name, which is a static program.
+func (b *Builder) Skipper(ctx context.Context) (string, error) { return b.buildCached(ctx, skipper) }
 
 // DemoApp returns the demo application, which is a static program.
 func (b *Builder) DemoApp(ctx context.Context) (string, error) {

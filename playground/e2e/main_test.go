@@ -97,6 +97,9 @@ func prepare(ctx context.Context, b *build.Builder) error {
 	if _, err := b.TCPRouteCRDs(ctx); err != nil {
 		return err
 	}
+	if _, err := b.Skipper(ctx); err != nil {
+		return err
+	}
 	_, err := prepareIngress(ctx, b)
 	return err
 }
@@ -106,7 +109,11 @@ func start(ctx context.Context, options cluster.Options) (err error) {
 	if serin, err = options.Builder.Serin(ctx); err != nil {
 		return err
 	}
-	options.Images = map[string]node.Image{loadtesterImage: {Program: serin}}
+	skipper, err := options.Builder.Skipper(ctx)
+	if err != nil {
+		return err
+	}
+	options.Images = map[string]node.Image{loadtesterImage: {Program: serin}, skipperImage: {Program: skipper}}
 	if controller, err = prepareIngress(ctx, options.Builder); err != nil {
 		return err
 	}

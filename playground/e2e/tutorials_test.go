@@ -31,6 +31,8 @@ const (
 	directiveExample = "example output"
 	// directiveNGINX: the block installs ingress-nginx. That of the playground is used instead.
 	directiveNGINX = "ingress-nginx"
+	// directiveSkipper: the block installs Skipper. That of the playground is used instead.
+	directiveSkipper = "skipper"
 	// directiveCluster: the block prepares a cluster, which runs already. On the page with the preparations only.
 	directiveCluster = "cluster"
 )
@@ -173,6 +175,8 @@ func (r *reader) follow(blocks []tutorial.Block) {
 			}
 		case directiveNGINX:
 			r.env = append(r.env, "INGRESS="+requireNGINX(r.t))
+		case directiveSkipper:
+			r.env = append(r.env, "INGRESS="+startSkipper(r.t))
 		default:
 			r.t.Fatalf("%s:%d: the directive %q is not known here", r.page, block.Line, block.Directive)
 		}
