@@ -94,6 +94,11 @@ bench-days: ## Measure the memory of a process after each of thirty days of rele
 	go build -C playground -o ../bin/bench ./bench
 	@bin/bench -days 30 -releases 1000 -steps 2 -interval 2s $(ARGS)
 
+.PHONY: bench-live
+bench-live: ## Measure the first frame of serin demo, and when the dashboard shows a change (in a cluster of the tests, with Chromium)
+	@hack/browser.sh && cd playground && go test ./e2e -count=1 -v -parallel 1 \
+		-run '^(TestDemoPromotesAVersionRollsOneBackAndIsDeleted|TestDashboardShowsAndControlsAReleaseInABrowser)$$' $(ARGS) | grep -E 'measured: |^(---|ok|FAIL)'
+
 .PHONY: screenshots
 screenshots: ## Take the screenshots of the dashboard in docs/images, in Chromium
 	@hack/screenshots.sh

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,7 +76,9 @@ func TestDashboardShowsAndControlsAReleaseInABrowser(t *testing.T) {
 	page.WaitForText("step 2 of 3; the new revision receives 50% of the traffic")
 	page.Check("release")
 	s.createEvent(&healthy, hostileText)
+	createdAt := time.Now()
 	page.WaitForText(hostileText)
+	logMeasured(t, "an event on the dashboard", createdAt)
 	if hostile := browser.Evaluate[bool](page, "Boolean(window.hostile || document.querySelector('main img, main b'))"); hostile {
 		t.Error("a text of the cluster became a part of the page")
 	}
@@ -104,7 +107,9 @@ func TestDashboardShowsAndControlsAReleaseInABrowser(t *testing.T) {
 	page.Type("dialog input[name=reason]", "tested by hand")
 	page.ClickUntil("dialog button[type=submit]", "!document.querySelector('dialog')")
 	s.waitForRolloutPhase("cart", argov1.RolloutPhaseHealthy, "")
+	observedAt := time.Now()
 	page.WaitForText("is idle (Healthy")
+	logMeasured(t, "the end of a release on the dashboard", observedAt)
 	page.WaitForText("tested by hand")
 	page.Screenshot("promoted")
 	if errors := page.Errors(); len(errors) > 0 {
