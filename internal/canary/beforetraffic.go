@@ -76,7 +76,7 @@ func startEvents(s Snapshot, gates release.Gates) []release.Event {
 }
 
 // preRolloutPassed is the gate of a webhook that tests the new revision before it receives traffic. A refusal is a failed check.
-func preRolloutPassed(hook flaggerv1.CanaryWebhook, from time.Time) gate {
+func preRolloutPassed(hook Hook, from time.Time) gate {
 	return func(s Snapshot) release.Gate {
 		name := hookGateName(hook)
 		query := hookQuery(s, hook, "first", from)

@@ -10,7 +10,7 @@ import (
 
 // hookApproves is the gate of a webhook that must approve. It is called again one interval after the start of its last call,
 // until it approves. from is the earliest time of the first call.
-func hookApproves(hook flaggerv1.CanaryWebhook, phase flaggerv1.CanaryPhase, attempt string, from time.Time, passed, closed string) gate {
+func hookApproves(hook Hook, phase flaggerv1.CanaryPhase, attempt string, from time.Time, passed, closed string) gate {
 	return func(s Snapshot) release.Gate {
 		name := hookGateName(hook)
 		query := hookQuery(s, hook, attempt, from)
@@ -53,7 +53,7 @@ func nextHookCallAt(s Snapshot, id string, from time.Time) time.Time {
 	return release.LaterOf(from, s.clampToNow(last.Began).Add(s.Plan.Interval))
 }
 
-func refusalText(hook flaggerv1.CanaryWebhook, answer release.Answer) string {
+func refusalText(hook Hook, answer release.Answer) string {
 	if answer.Text == "" {
 		return hook.Name + " has not approved"
 	}
@@ -82,7 +82,7 @@ func trafficIncreaseGates(s Snapshot) []gate {
 }
 
 // rollbackRequested is the gate of a webhook that may request a rollback. The gate fails when the webhook requests one.
-func rollbackRequested(hook flaggerv1.CanaryWebhook, attempt string, since time.Time) gate {
+func rollbackRequested(hook Hook, attempt string, since time.Time) gate {
 	return func(s Snapshot) release.Gate {
 		name := hookGateName(hook)
 		query := hookQuery(s, hook, attempt, since)
@@ -111,7 +111,7 @@ func rollbackRequested(hook flaggerv1.CanaryWebhook, attempt string, since time.
 }
 
 // rollbackRequestPolled is rollbackRequested outside of windows: the webhook is called once per interval.
-func rollbackRequestPolled(hook flaggerv1.CanaryWebhook, attempt string) gate {
+func rollbackRequestPolled(hook Hook, attempt string) gate {
 	return func(s Snapshot) release.Gate {
 		since := time.Time{}
 		if answer, ok := s.Answers.AnswerTo(hookQuery(s, hook, attempt, since)); ok && answer.Outcome != release.Yes {
@@ -138,7 +138,7 @@ func nextRollbackPoll(s Snapshot, attempt string) time.Time {
 // rolloutHookQueried is the gate that calls a rollout hook as soon as its window opens. The hooks of a window are called in
 // order, up to the first that refuses. The gate passes with any response: rolloutHookPassed evaluates it at the end of the
 // window.
-func rolloutHookQueried(hook flaggerv1.CanaryWebhook, precedingHooks []flaggerv1.CanaryWebhook) gate {
+func rolloutHookQueried(hook Hook, precedingHooks []Hook) gate {
 	return func(s Snapshot) release.Gate {
 		name := rolloutAskedGate + hook.Name
 		for _, preceding := range precedingHooks {
@@ -156,12 +156,12 @@ func rolloutHookQueried(hook flaggerv1.CanaryWebhook, precedingHooks []flaggerv1
 	}
 }
 
-func rolloutHookQuery(s Snapshot, hook flaggerv1.CanaryWebhook) release.Query {
+func rolloutHookQuery(s Snapshot, hook Hook) release.Query {
 	return hookQuery(s, hook, s.currentWindow().attempt(), time.Time{})
 }
 
 // rolloutHookPassed is the gate that evaluates the response of a rollout hook at the end of its window.
-func rolloutHookPassed(hook flaggerv1.CanaryWebhook) gate {
+func rolloutHookPassed(hook Hook) gate {
 	return func(s Snapshot) release.Gate {
 		name := "rollout/" + hook.Name
 		answer, ok := s.Answers.AnswerTo(rolloutHookQuery(s, hook))

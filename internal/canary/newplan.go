@@ -84,11 +84,14 @@ func NewPlan(c *flaggerv1.Canary, settings Settings) Plan {
 	p.readStrategy(analysis, features)
 	p.checkServiceMatch(c.Spec.Service.Match, features)
 	p.readChecks(analysis)
+	earlier := map[[3]string]int{} // by type, name and URL
 	for _, hook := range analysis.Webhooks {
 		if hook.Type == "" {
 			hook.Type = flaggerv1.RolloutHook
 		}
-		p.Hooks = append(p.Hooks, hook)
+		identity := [3]string{string(hook.Type), hook.Name, hook.URL}
+		p.Hooks = append(p.Hooks, Hook{CanaryWebhook: hook, Ordinal: earlier[identity]})
+		earlier[identity]++
 	}
 	p.validateReferences(c, analysis, settings)
 	return p

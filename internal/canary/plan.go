@@ -57,7 +57,7 @@ type Plan struct {
 	NoAnalysis bool
 	// Cookie and PrimaryCookie are the names of the session cookies; empty: none.
 	Cookie, PrimaryCookie string
-	Hooks                 []flaggerv1.CanaryWebhook
+	Hooks                 []Hook
 	Checks                []Check
 
 	// ValidationErrors are messages about settings with which this plan can never work.
@@ -77,6 +77,15 @@ type Problem struct {
 	Warning bool
 	// Duration is true if the setting is not a duration.
 	Duration bool
+}
+
+// Hook is one webhook of a plan.
+type Hook struct {
+	flaggerv1.CanaryWebhook
+
+	// Ordinal is the number of earlier entries with the same type, name and URL. The hooks of a load tester share its URL, and only
+	// their metadata differs.
+	Ordinal int
 }
 
 // Check is one measurement that is evaluated in each window.
@@ -137,8 +146,8 @@ func (p *Plan) mirrorsTraffic(iteration int) bool {
 }
 
 // hooksOfType returns the webhooks of one type, in the order of the spec.
-func (p *Plan) hooksOfType(hookType flaggerv1.HookType) []flaggerv1.CanaryWebhook {
-	var out []flaggerv1.CanaryWebhook
+func (p *Plan) hooksOfType(hookType flaggerv1.HookType) []Hook {
+	var out []Hook
 	for _, hook := range p.Hooks {
 		if hook.Type == hookType {
 			out = append(out, hook)

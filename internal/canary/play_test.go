@@ -32,7 +32,7 @@ func TestSlowestAnswersJustPassTheThreshold(t *testing.T) {
 		w := drawPlayable(t)
 		shortest, slowest := playedRelease(t, w, canary.PassingAnswer), playedRelease(t, w, canary.SlowestAnswer)
 		plan := w.plan()
-		fails := len(plan.Checks) > 0 || slices.ContainsFunc(plan.Hooks, func(h flaggerv1.CanaryWebhook) bool {
+		fails := len(plan.Checks) > 0 || slices.ContainsFunc(plan.Hooks, func(h canary.Hook) bool {
 			return h.Type == flaggerv1.RolloutHook || h.Type == flaggerv1.PreRolloutHook
 		})
 		switch {

@@ -13,7 +13,7 @@ import (
 
 // HookQuery calls a webhook.
 type HookQuery struct {
-	Hook flaggerv1.CanaryWebhook
+	Hook Hook
 	// Phase is the phase in the payload.
 	Phase flaggerv1.CanaryPhase
 	// Key is the idempotency key: a receiver recognises a repeated call by it.
@@ -45,19 +45,27 @@ const (
 
 // hookQuery identifies the call of a webhook in one attempt of a run: a window, a revision, or the gates before the first
 // weight. The request is added when the query is sent. A hash of the address distinguishes two hooks with the same type and
-// name; the address itself is in no ID.
-func hookQuery(s Snapshot, hook flaggerv1.CanaryWebhook, attempt string, since time.Time) release.Query {
+// name, and an ordinal those that also have the same address; the address itself is in no ID.
+func hookQuery(s Snapshot, hook Hook, attempt string, since time.Time) release.Query {
 	address := fnv.New32a()
 	_, _ = address.Write([]byte(hook.URL)) // never fails
 	return release.Query{
-		ID:    shortID(hookGateName(hook)) + "/" + strconv.FormatUint(uint64(address.Sum32()), 36) + "/" + s.run() + "/" + attempt,
+		ID:    shortID(hookGateName(hook)) + "/" + strconv.FormatUint(uint64(address.Sum32()), 36) + "/" + s.run() + "/" + attempt + ordinalSuffix(hook),
 		Since: since,
 	}
 }
 
+// ordinalSuffix distinguishes hooks with the same type, name and address. It is empty for the first of them.
+func ordinalSuffix(hook Hook) string {
+	if hook.Ordinal == 0 {
+		return ""
+	}
+	return "#" + strconv.Itoa(hook.Ordinal+1)
+}
+
 // hookQueryGate is a gate that waits for the response of a webhook. A webhook that is polled is called with another key each
 // time, because a receiver that remembers keys would otherwise repeat its first response.
-func hookQueryGate(s Snapshot, query release.Query, hook flaggerv1.CanaryWebhook, phase flaggerv1.CanaryPhase, message string) release.Gate {
+func hookQueryGate(s Snapshot, query release.Query, hook Hook, phase flaggerv1.CanaryPhase, message string) release.Gate {
 	moment := ""
 	if !query.Since.IsZero() {
 		moment = query.Since.UTC().Format(time.RFC3339Nano)
@@ -81,7 +89,7 @@ const (
 )
 
 // hookGateName is the name of the gate of a webhook.
-func hookGateName(hook flaggerv1.CanaryWebhook) string { return string(hook.Type) + "/" + hook.Name }
+func hookGateName(hook Hook) string { return string(hook.Type) + "/" + hook.Name }
 
 func isHookGate(g *release.Gate, hookType flaggerv1.HookType) bool {
 	return strings.HasPrefix(g.Name, string(hookType)+"/")
@@ -89,17 +97,21 @@ func isHookGate(g *release.Gate, hookType flaggerv1.HookType) bool {
 
 // mutesAlerts reports whether the webhook of a gate has muteAlert set.
 func (p *Plan) mutesAlerts(gateName string) bool {
-	return slices.ContainsFunc(p.Hooks, func(hook flaggerv1.CanaryWebhook) bool {
+	return slices.ContainsFunc(p.Hooks, func(hook Hook) bool {
 		return hookGateName(hook) == gateName && hook.MuteAlert
 	})
 }
 
 // EventKey is the idempotency key of an event: it is the same for an event that is sent again, and for a persistent event that is
 // repeated after a restart. The same message twice within one window is one event.
-func EventKey(uid string, status flaggerv1.CanaryStatus, hook flaggerv1.CanaryWebhook, event release.Event) string {
+func EventKey(uid string, status flaggerv1.CanaryStatus, hook Hook, event release.Event) string {
 	window := ""
 	if status.Serin != nil && status.Serin.Window != nil {
 		window = status.Serin.Window.Start.UTC().Format(time.RFC3339Nano)
 	}
-	return digest(uid, RunOf(uid, status), hookGateName(hook), hook.URL, event.Phase, window, string(event.Type), event.Message)
+	parts := []string{uid, RunOf(uid, status), hookGateName(hook), hook.URL, event.Phase, window, string(event.Type), event.Message}
+	if suffix := ordinalSuffix(hook); suffix != "" {
+		parts = append(parts, suffix)
+	}
+	return digest(parts...)
 }

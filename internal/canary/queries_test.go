@@ -107,9 +107,10 @@ func TestRunsOfOneSecondHaveDifferentIDs(t *testing.T) {
 func TestEventKeyIdentifiesOneEvent(t *testing.T) {
 	window := &flaggerv1.AnalysisWindow{Start: metav1.NewMicroTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}
 	later := &flaggerv1.AnalysisWindow{Start: metav1.NewMicroTime(window.Start.Add(time.Minute))}
+	ordinal := 0
 	key := func(uid, run string, window *flaggerv1.AnalysisWindow, url, message, phase string) string {
 		status := flaggerv1.CanaryStatus{Serin: &flaggerv1.SerinStatus{Run: run, Window: window}}
-		return canary.EventKey(uid, status, flaggerv1.CanaryWebhook{Type: flaggerv1.EventHook, Name: "audit", URL: url}, release.Event{Type: release.Normal, Message: message, Phase: phase})
+		return canary.EventKey(uid, status, canary.Hook{CanaryWebhook: flaggerv1.CanaryWebhook{Type: flaggerv1.EventHook, Name: "audit", URL: url}, Ordinal: ordinal}, release.Event{Type: release.Normal, Message: message, Phase: phase})
 	}
 	first := key("uid", "run", window, "http://audit", "Advance", "Progressing")
 	if again := key("uid", "run", window, "http://audit", "Advance", "Progressing"); again != first {
@@ -123,5 +124,8 @@ func TestEventKeyIdentifiesOneEvent(t *testing.T) {
 		if other == first {
 			t.Errorf("another %s has the same key", what)
 		}
+	}
+	if ordinal = 1; key("uid", "run", window, "http://audit", "Advance", "Progressing") == first {
+		t.Error("another webhook with the same name and URL has the same key")
 	}
 }

@@ -126,7 +126,7 @@ func (s *QuerySender) Send(ctx context.Context, key queryrunner.Key, query relea
 }
 
 func (s *QuerySender) callHook(ctx context.Context, c *flaggerv1.Canary, query canary.HookQuery) release.Answer {
-	timeout, retries, reduced, err := hookLimits(query.Hook)
+	timeout, retries, reduced, err := hookLimits(query.Hook.CanaryWebhook)
 	if err != nil {
 		return release.Answer{Outcome: release.No, Text: err.Error()}
 	}

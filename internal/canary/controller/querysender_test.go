@@ -116,7 +116,7 @@ func TestBuiltinDurationIsEvaluatedInMilliseconds(t *testing.T) {
 func TestHookSendsPayloadAndKey(t *testing.T) {
 	gate := newExternalServer(t, http.StatusNoContent, "")
 	answer := newQuerySender(t, "", cartCanary()).send(t.Context(), canary.HookQuery{
-		Hook:  flaggerv1.CanaryWebhook{Name: "gate", URL: gate.URL, Metadata: map[string]string{"who": "me"}},
+		Hook:  canary.Hook{CanaryWebhook: flaggerv1.CanaryWebhook{Name: "gate", URL: gate.URL, Metadata: map[string]string{"who": "me"}}},
 		Phase: flaggerv1.CanaryPhaseProgressing, Key: "the-key",
 	})
 	if answer.Outcome != release.Yes {

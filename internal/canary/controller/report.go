@@ -58,7 +58,7 @@ func (r *Reporter) Report(ctx context.Context, c *flaggerv1.Canary, plan canary.
 			event.Phase = string(before)
 		}
 		r.Recorder.Event(ctx, reference(c), event)
-		r.callEventHooks(key, c, event)
+		r.callEventHooks(key, c, plan, event)
 		if event.Alert != nil {
 			r.queueAlerts(ctx, c, plan, *event.Alert)
 		}
@@ -80,15 +80,15 @@ func reference(c *flaggerv1.Canary) corev1.ObjectReference {
 }
 
 // callEventHooks queues one call per event webhook. Those of the Canary replace the one of the process.
-func (r *Reporter) callEventHooks(key types.NamespacedName, c *flaggerv1.Canary, event release.Event) {
+func (r *Reporter) callEventHooks(key types.NamespacedName, c *flaggerv1.Canary, plan canary.Plan, event release.Event) {
 	if event.AlertOnly || event.ObjectOnly {
 		return
 	}
 	var calls []hook.Request
 	caller := r.Hooks
 	at := strconv.FormatInt(r.Clock.Now().UnixMilli(), 10)
-	addCall := func(h flaggerv1.CanaryWebhook) {
-		timeout, retries, _, err := hookLimits(h)
+	addCall := func(h canary.Hook) {
+		timeout, retries, _, err := hookLimits(h.CanaryWebhook)
 		if err != nil {
 			timeout = hookTimeout
 		}
@@ -103,14 +103,14 @@ func (r *Reporter) callEventHooks(key types.NamespacedName, c *flaggerv1.Canary,
 			})
 		}
 	}
-	for _, h := range analysisOf(c).Webhooks {
+	for _, h := range plan.Hooks {
 		if h.Type == flaggerv1.EventHook {
 			addCall(h)
 		}
 	}
 	if len(calls) == 0 && r.EventHook != "" {
 		caller = r.EventHooks
-		addCall(flaggerv1.CanaryWebhook{Type: flaggerv1.EventHook, URL: r.EventHook})
+		addCall(canary.Hook{CanaryWebhook: flaggerv1.CanaryWebhook{Type: flaggerv1.EventHook, URL: r.EventHook}})
 	}
 	for _, request := range calls {
 		r.Outbox.Post(key, "event hook "+outbound.Redact(request.URL), func(ctx context.Context) error {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -151,8 +152,8 @@ func canaryStep(t canary.Transition) Step {
 }
 
 // hookKey distinguishes the webhooks of a Canary.
-func hookKey(hook flaggerv1.CanaryWebhook) string {
-	return strings.Join([]string{string(hook.Type), hook.Name, hook.URL}, "\x00")
+func hookKey(hook canary.Hook) string {
+	return strings.Join([]string{string(hook.Type), hook.Name, hook.URL, strconv.Itoa(hook.Ordinal)}, "\x00")
 }
 
 // canaryQueries returns the queries of all checks, in the order of the spec.

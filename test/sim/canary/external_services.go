@@ -151,7 +151,7 @@ func (e *externalServices) answerHook(s *sim.Stream, usual time.Duration, r *Rel
 func (e *externalServices) hookPasses(s *sim.Stream, r *Release, q canary.HookQuery) bool {
 	switch q.Hook.Type {
 	case flaggerv1.ConfirmRolloutHook, flaggerv1.ConfirmTrafficIncreaseHook, flaggerv1.ConfirmPromotionHook, flaggerv1.RollbackHook:
-		return e.isGateOpen(r, q.Hook)
+		return e.isGateOpen(r, q.Hook.CanaryWebhook)
 	case flaggerv1.PostRolloutHook:
 		return true
 	default: // a test of the version

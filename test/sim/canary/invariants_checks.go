@@ -2,6 +2,7 @@ package canary
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -219,7 +220,7 @@ func isHook(hook flaggerv1.CanaryWebhook) func(*query) bool {
 		if kind == "" {
 			kind = flaggerv1.RolloutHook
 		}
-		return kind == hook.Type && q.hook.Hook.Name == hook.Name && q.hook.Hook.URL == hook.URL
+		return kind == hook.Type && q.hook.Hook.Name == hook.Name && q.hook.Hook.URL == hook.URL && maps.Equal(q.hook.Hook.Metadata, hook.Metadata)
 	}
 }
 

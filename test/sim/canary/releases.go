@@ -284,7 +284,7 @@ func drawMetric(s *sim.Stream, name string) flaggerv1.CanaryMetric {
 	return m
 }
 
-// drawHook draws one hook. Names are not always unique: two hooks with the same name and type have different addresses.
+// drawHook draws one hook. Names are not always unique: two hooks with the same name and type have different addresses or metadata.
 func drawHook(s *sim.Stream, i int) flaggerv1.CanaryWebhook {
 	of := sim.Pick(s, flaggerv1.ConfirmRolloutHook, flaggerv1.PreRolloutHook, flaggerv1.RolloutHook, flaggerv1.HookType(""),
 		flaggerv1.ConfirmTrafficIncreaseHook, flaggerv1.ConfirmPromotionHook, flaggerv1.RollbackHook, flaggerv1.PostRolloutHook)
@@ -293,8 +293,8 @@ func drawHook(s *sim.Stream, i int) flaggerv1.CanaryWebhook {
 
 func newHook(of flaggerv1.HookType, name string, i int, timeout string, retries int) flaggerv1.CanaryWebhook {
 	return flaggerv1.CanaryWebhook{
-		Type: of, Name: name, URL: fmt.Sprintf("http://caller:%s@hooks.example/%s/%d?token=%s", actors.PlantedSecret, name, i, actors.PlantedSecret),
-		Timeout: timeout, Retries: retries, Metadata: map[string]string{"suite": "smoke"},
+		Type: of, Name: name, URL: fmt.Sprintf("http://caller:%s@hooks.example/%s/%d?token=%s", actors.PlantedSecret, name, i/2, actors.PlantedSecret),
+		Timeout: timeout, Retries: retries, Metadata: map[string]string{"suite": fmt.Sprintf("smoke-%d", i)},
 	}
 }
 

@@ -51,6 +51,12 @@ var Canaries = []Mutant{
 		"string(check.Source) + \"/\" + s.run(),", 1,
 	},
 	{
+		"one answer for two hooks with one address",
+		"I3",
+		"internal/canary/queries.go",
+		"if hook.Ordinal == 0 {", "if true {", 176,
+	},
+	{
 		"window counted from lastTransitionTime",
 		"I3",
 		"internal/canary/snapshot.go",
