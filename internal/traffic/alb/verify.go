@@ -24,8 +24,10 @@ const (
 // Balancer is a load balancer as AWS describes it.
 type Balancer struct {
 	ARN, Name string
-	Groups    []Group
-	Rules     []Rule
+	// Network is true for a network load balancer, which has no rules. It forwards to an application load balancer.
+	Network bool
+	Groups  []Group
+	Rules   []Rule
 }
 
 // Group is one of its target groups. Resource is the value of the tag with its purpose.

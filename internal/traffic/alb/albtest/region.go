@@ -4,6 +4,7 @@
 package albtest
 
 import (
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"net/http"
@@ -31,12 +32,12 @@ type Region struct {
 	Signed string
 }
 
-// Balancer is a load balancer: ARN, name, host name, the ARNs of its target groups, and for each of its listeners the rules,
-// as weights of target groups.
+// Balancer is a load balancer: ARN, name, host name, type (empty: application), the ARNs of its target groups, and for each of
+// its listeners the rules, as weights of target groups.
 type Balancer struct {
-	ARN, Name, Host string
-	Groups          []string
-	Listeners       [][]map[string]int
+	ARN, Name, Host, Type string
+	Groups                []string
+	Listeners             [][]map[string]int
 }
 
 // Target is an address in a target group, and its health.
@@ -132,7 +133,8 @@ func (r *Region) answer(call string, request *http.Request) (name string, all []
 	switch call {
 	case "DescribeLoadBalancers":
 		for _, b := range r.Balancers {
-			all = append(all, element("", "", element("LoadBalancerArn", b.ARN), element("LoadBalancerName", b.Name), element("DNSName", b.Host)))
+			all = append(all, element("", "", element("LoadBalancerArn", b.ARN), element("LoadBalancerName", b.Name), element("DNSName", b.Host),
+				element("Type", cmp.Or(b.Type, "application"))))
 		}
 		return "LoadBalancers", all
 	case "DescribeTargetGroups":

@@ -93,12 +93,18 @@ func (a *amazon) balancer(ctx context.Context, host string) (*alb.Balancer, erro
 		}
 		i := slices.IndexFunc(page.LoadBalancers, func(b types.LoadBalancer) bool { return sameHost(aws.ToString(b.DNSName), host) })
 		if i >= 0 {
-			found = &alb.Balancer{ARN: aws.ToString(page.LoadBalancers[i].LoadBalancerArn), Name: aws.ToString(page.LoadBalancers[i].LoadBalancerName)}
+			b := page.LoadBalancers[i]
+			found = &alb.Balancer{
+				ARN: aws.ToString(b.LoadBalancerArn), Name: aws.ToString(b.LoadBalancerName), Network: b.Type == types.LoadBalancerTypeEnumNetwork,
+			}
 		}
 		return page.NextMarker, found != nil, nil
 	})
 	if err != nil || found == nil {
 		return nil, err
+	}
+	if found.Network {
+		return found, nil
 	}
 	if found.Groups, err = a.groups(ctx, api, found.ARN); err != nil {
 		return nil, err

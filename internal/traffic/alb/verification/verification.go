@@ -116,7 +116,7 @@ func warning(reason, message string) traffic.Event {
 }
 
 // verifyForward verifies that the load balancers of an Ingress split requests as desired. The status is that of the first
-// one.
+// one. The load balancer controller also lists the network load balancer that it may create in front of them.
 func (v *Verifier) verifyForward(ctx context.Context, namespace string, f traffic.Forward) (*argov1.ALBStatus, traffic.Event) {
 	if len(f.Hosts) == 0 {
 		return nil, warning(reasonMissing, fmt.Sprintf("Ingress %s has no load balancer in its status yet", f.Ingress))
@@ -130,12 +130,19 @@ func (v *Verifier) verifyForward(ctx context.Context, namespace string, f traffi
 		case balancer == nil:
 			return status, warning(reasonMissing, fmt.Sprintf("Ingress %s: AWS knows no load balancer %s in this region", f.Ingress, host))
 		}
+		if balancer.Network {
+			continue
+		}
 		if status == nil {
 			status = new(balancer.Status(namespace, f))
 		}
 		if missing := balancer.Unforwarded(namespace, f); missing != "" {
 			return status, warning(reasonUnverified, fmt.Sprintf("Ingress %s: %s", f.Ingress, missing))
 		}
+	}
+	if status == nil {
+		return nil, warning(reasonMissing, fmt.Sprintf("Ingress %s: its status contains only a network load balancer, and the verification needs the host name of the application load balancer: "+
+			"remove the annotation frontend-nlb-status-only of the Ingress", f.Ingress))
 	}
 	var shares []string
 	for _, share := range f.Shares {

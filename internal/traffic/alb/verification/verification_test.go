@@ -132,6 +132,26 @@ func TestWeightsAreVerifiedAcrossPagesAndListeners(t *testing.T) {
 	}
 }
 
+// TestNetworkLoadBalancersAreNotCompared: the load balancer controller may create a network load balancer in front of that of an
+// Ingress, and list both in its status.
+func TestNetworkLoadBalancersAreNotCompared(t *testing.T) {
+	r, q := shopRegion(), queryOfWeight20()
+	r.Balancers = append(r.Balancers, &albtest.Balancer{ARN: "arn:lb/net/front/4", Name: "front", Host: "front.example.com", Type: "network", Groups: []string{"arn:front"}, Listeners: [][]map[string]int{{}}})
+	useRegion(t, r)
+	application := q.Forwards[0].Hosts[0]
+	for _, hosts := range [][]string{{application, "front.example.com"}, {"front.example.com", application}} {
+		q.Forwards[0].Hosts = hosts
+		if got, _ := send(t, verifier(t), q); !got.Verified || len(got.Balancers) != 1 || got.Balancers[0].LoadBalancer.Name != "shop" {
+			t.Errorf("hosts %v: %+v", hosts, got)
+		}
+	}
+	q.Forwards[0].Hosts = []string{"front.example.com"}
+	got, _ := send(t, verifier(t), q)
+	if got.Verified || len(got.Balancers) > 0 || len(got.Events) != 1 || got.Events[0].Reason != reasonMissing || !strings.Contains(got.Reason, "only a network load balancer") {
+		t.Errorf("without an application load balancer: %+v", got)
+	}
+}
+
 func TestDifferencesAreReported(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*albtest.Region, *traffic.LoadBalancerQuery)
