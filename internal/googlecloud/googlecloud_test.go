@@ -21,6 +21,38 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
+// TestProjectIsLookedUpAgain must be the first test of the process, because the library remembers a project.
+func TestProjectIsLookedUpAgain(t *testing.T) {
+	var ready atomic.Bool
+	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Metadata-Flavor", "Google")
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/token"):
+			_, _ = w.Write([]byte(`{"access_token":"n0de-token","expires_in":3600,"token_type":"Bearer"}`))
+		case ready.Load() && strings.HasSuffix(r.URL.Path, "/project-id"):
+			_, _ = w.Write([]byte("shop-17"))
+		default: // the library would repeat the request after an error of the server
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	t.Cleanup(node.Close)
+	t.Setenv("GCE_METADATA_HOST", strings.TrimPrefix(node.URL, "http://"))
+	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", "")
+	t.Setenv("HOME", t.TempDir())
+	own := googlecloud.NewDefaultCredentials("scope")
+	_, project, err := own.TokenAndProject(t.Context())
+	if _, unreachable := errors.AsType[*outbound.UnreachableError](err); !unreachable && project != "shop-17" {
+		t.Errorf("before the server is ready: project %q, %v", project, err)
+	}
+	if token, err := own.Token(t.Context()); err != nil || token.Reveal() != "n0de-token" {
+		t.Errorf("a token that needs no project: %v", err)
+	}
+	ready.Store(true)
+	if token, project, err := own.TokenAndProject(t.Context()); err != nil || token.Reveal() != "n0de-token" || project != "shop-17" {
+		t.Errorf("afterwards: token %s of project %q, %v", token, project, err)
+	}
+}
+
 func TestCredentialsOfTheProcessAreFetchedOnce(t *testing.T) {
 	var fetched atomic.Int32
 	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -39,7 +71,7 @@ func TestCredentialsOfTheProcessAreFetchedOnce(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	own := googlecloud.NewDefaultCredentials("scope")
 	for range 3 {
-		token, project, err := own.Token(t.Context())
+		token, project, err := own.TokenAndProject(t.Context())
 		if err != nil || token.Reveal() != "n0de-token" || project != "shop-17" {
 			t.Fatalf("%v of %s, %v", token, project, err)
 		}
@@ -51,7 +83,7 @@ func TestCredentialsOfTheProcessAreFetchedOnce(t *testing.T) {
 
 func TestMissingCredentialsAreTransient(t *testing.T) {
 	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", filepath.Join(t.TempDir(), "hunter2"))
-	_, _, err := googlecloud.NewDefaultCredentials("scope").Token(t.Context())
+	_, err := googlecloud.NewDefaultCredentials("scope").Token(t.Context())
 	var unreachable *outbound.UnreachableError
 	if !errors.As(err, &unreachable) || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("got %v", err)

@@ -143,12 +143,13 @@ func (p *provider) query(ctx context.Context, query string) ([]byte, error) {
 
 func (p *provider) credentials(ctx context.Context) (token outbound.Secret, project string, err error) {
 	if p.key == nil {
-		token, project, err = p.ambient.Token(ctx)
+		if p.project != "" {
+			token, err = p.ambient.Token(ctx)
+			return token, p.project, err
+		}
+		token, project, err = p.ambient.TokenAndProject(ctx)
 		if err != nil {
 			return "", "", err
-		}
-		if p.project != "" {
-			project = p.project
 		}
 		if project == "" {
 			return "", "", errors.New("the project is not known: add a secret with the key project")

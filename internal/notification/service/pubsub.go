@@ -94,7 +94,7 @@ func (o pubSubOptions) tokens() (func(context.Context) (outbound.Secret, error),
 	default:
 		ambient := googlecloud.NewDefaultCredentials(pubSubScope)
 		return func(ctx context.Context) (outbound.Secret, error) {
-			token, _, err := ambient.Token(ctx)
+			token, err := ambient.Token(ctx)
 			return token, err
 		}, nil
 	}
