@@ -93,11 +93,7 @@ func (a *Ambient) Signer(region, profile, arn string) func(ctx context.Context, 
 		}
 		ctx, cancel := context.WithTimeout(ctx, credentialsTimeout)
 		defer cancel()
-		cache, err := a.credentialsOf(ctx, role{region, profile, arn})
-		if err != nil {
-			return outbound.NewUnreachableError(errNoCredentials)
-		}
-		found, err := cache.Retrieve(ctx)
+		found, err := a.retrieveFor(ctx, role{region, profile, arn})
 		if err != nil { // the library's text may contain the request
 			return outbound.NewUnreachableError(errNoCredentials)
 		}
@@ -105,11 +101,21 @@ func (a *Ambient) Signer(region, profile, arn string) func(ctx context.Context, 
 	}
 }
 
-// credentialsOf returns the credentials of a role. They are cached while they are valid and among the most recently used ones.
-func (a *Ambient) credentialsOf(ctx context.Context, wanted role) (*aws.CredentialsCache, error) {
+// retrieveFor returns the credentials of a role or a profile, or those of the process.
+func (a *Ambient) retrieveFor(ctx context.Context, wanted role) (aws.Credentials, error) {
 	if wanted.profile == "" && wanted.arn == "" {
-		return a.load(ctx, wanted.region)
+		return a.retrieve(ctx, wanted.region)
 	}
+	cache, err := a.credentialsOf(ctx, wanted)
+	if err != nil {
+		return aws.Credentials{}, err
+	}
+	return cache.Retrieve(ctx)
+}
+
+// credentialsOf returns the credentials of a role or a profile. They are cached while they are valid and among the most recently used
+// ones.
+func (a *Ambient) credentialsOf(ctx context.Context, wanted role) (*aws.CredentialsCache, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if i := slices.IndexFunc(a.roleCache, func(known roleCredentials) bool { return known.role == wanted }); i >= 0 {
