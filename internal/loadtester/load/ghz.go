@@ -128,12 +128,15 @@ func ghz(ctx context.Context, o Options, args []string) error {
 		ctx, cancel := withTimeout(ctx)
 		defer cancel()
 		// The response is discarded: any message decodes as an empty one with unknown fields.
-		err := conn.Invoke(ctx, path, messages[(next.Add(1)-1)%uint64(len(messages))], &emptypb.Empty{})
+		err := conn.Invoke(ctx, path, messages[(next.Add(1)-1)%uint64(len(messages))], &emptypb.Empty{}, grpc.MaxCallRecvMsgSize(maxResponse(f.volume.workers)))
 		code, err := classify(ctx, err)
 		return code.String(), err
 	}).write(o.Out)
 	return context.Cause(ctx)
 }
+
+// maxResponse is the maximum size of a response, so that those of all workers together fit into the memory of the load tester.
+func maxResponse(workers int) int { return min(4<<20, 128<<20/workers) }
 
 // messages returns the request messages, which are sent round-robin.
 func (f *ghzFlags) messages(

@@ -23,10 +23,12 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// The limits of the descriptors of messages.
+// The limits of the descriptors of messages. Decoded, descriptors need up to 125 times their size, and the server under test
+// chooses the content of those that are requested by reflection.
 const (
-	maxFiles    = 500
-	maxProtoset = 16 << 20
+	maxFiles      = 500
+	maxReflection = 1 << 20
+	maxProtoset   = 16 << 20
 )
 
 // readMessages returns the request messages of a call whose path is /package.Service/Method. data is a JSON object or a
@@ -138,7 +140,7 @@ func requestDescriptors(ctx context.Context, conn *grpc.ClientConn, service stri
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // closes the stream
 	for _, method := range reflectionMethods {
-		stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
+		stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method, grpc.MaxCallRecvMsgSize(maxReflection))
 		if err != nil {
 			return nil, fmt.Errorf("request the descriptors: %w", err)
 		}
@@ -152,15 +154,20 @@ func requestDescriptors(ctx context.Context, conn *grpc.ClientConn, service stri
 
 func receiveDescriptors(stream grpc.ClientStream, service string) ([]*descriptorpb.FileDescriptorProto, error) {
 	var all []*descriptorpb.FileDescriptorProto
-	known := map[string]bool{}
+	known, size := map[string]bool{}, 0
 	name, request := service, &reflectionv1.ServerReflectionRequest{
 		MessageRequest: &reflectionv1.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: service},
 	}
 	for {
 		response := &reflectionv1.ServerReflectionResponse{}
 		_ = stream.SendMsg(request) // RecvMsg returns the reason if it fails
-		if err := stream.RecvMsg(response); err != nil {
+		if err := stream.RecvMsg(response); status.Code(err) == codes.ResourceExhausted {
+			return nil, fmt.Errorf("request the descriptors: %w: give them with --protoset", err)
+		} else if err != nil {
 			return nil, fmt.Errorf("request the descriptors: %w", err)
+		}
+		if size += proto.Size(response); size > maxReflection {
+			return nil, fmt.Errorf("the descriptors of the server have more than %d bytes: give those of %s with --protoset", maxReflection, service)
 		}
 		files, err := readFiles(response, name)
 		if err != nil {

@@ -2,6 +2,7 @@ package load_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -14,10 +15,13 @@ import (
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection"
+	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	older "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
 // recordedChecks records the services whose health was requested.
@@ -98,6 +102,80 @@ func TestGhzEncodesMessagesByDescriptors(t *testing.T) {
 				t.Errorf("requested %q, want %q", h.services, c.services)
 			}
 		})
+	}
+}
+
+// TestGhzBoundsDescriptors: decoded, descriptors need many times their size, and the server under test chooses their content.
+func TestGhzBoundsDescriptors(t *testing.T) {
+	const half = 512<<10 + 1
+	describe := func(sizes ...int) func(*grpc.Server) {
+		return func(s *grpc.Server) { reflectionv1.RegisterServerReflectionServer(s, &hugeReflection{sizes: sizes}) }
+	}
+	for name, c := range map[string]struct {
+		sizes []int
+		want  string
+	}{
+		"one response":      {[]int{2 * half}, "larger than max"},
+		"several responses": {[]int{half, half}, "the descriptors of the server have more than"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, address := newHealthServer(t, describe(c.sizes...))
+			_, err := run(t.Context(), allowLoopback, "ghz", "--insecure", "-n", "1", "-c", "1", "-d", `{"service":"cart"}`, address)
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "with --protoset") {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// hugeReflection answers each request with one file of that size, which imports the next one.
+type hugeReflection struct {
+	reflectionv1.UnimplementedServerReflectionServer
+
+	sizes []int
+}
+
+func (h *hugeReflection) ServerReflectionInfo(stream grpc.BidiStreamingServer[reflectionv1.ServerReflectionRequest, reflectionv1.ServerReflectionResponse]) error {
+	for i, size := range h.sizes {
+		if _, err := stream.Recv(); err != nil {
+			return err
+		}
+		file, err := proto.Marshal(&descriptorpb.FileDescriptorProto{
+			Name: proto.String(fmt.Sprint(i)), Dependency: []string{fmt.Sprint(i + 1)}, MessageType: slices.Repeat([]*descriptorpb.DescriptorProto{{}}, size/2),
+		})
+		if err != nil {
+			return err
+		}
+		if err := stream.Send(&reflectionv1.ServerReflectionResponse{MessageResponse: &reflectionv1.ServerReflectionResponse_FileDescriptorResponse{
+			FileDescriptorResponse: &reflectionv1.FileDescriptorResponse{FileDescriptorProto: [][]byte{file}},
+		}}); err != nil {
+			return err
+		}
+	}
+	<-stream.Context().Done()
+	return nil
+}
+
+// TestGhzBoundsResponses: all workers together must not need more memory than the load tester has.
+func TestGhzBoundsResponses(t *testing.T) {
+	server := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+		request := &emptypb.Empty{}
+		if err := stream.RecvMsg(request); err != nil {
+			return err
+		}
+		return stream.SendMsg(wrapperspb.Bytes(make([]byte, 512<<10)))
+	}))
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	for workers, want := range map[string]string{"1": "[OK]\t300 responses", "300": "[ResourceExhausted]\t300 responses"} {
+		out, err := run(t.Context(), allowLoopback, "ghz", "--insecure", "-n", "300", "-c", workers, "--call", "a.B/C", listener.Addr().String())
+		if err != nil || !strings.Contains(out, want) {
+			t.Errorf("%s workers: %v, want %q in\n%s", workers, err, want, out)
+		}
 	}
 }
 
