@@ -72,7 +72,7 @@ func (f *Flags) Register(set *pflag.FlagSet) {
 	set.StringVar(&f.NamespaceRegexp, "namespace-regexp", "", "regular expression that matches the namespaces whose webhooks are accepted; default: the namespace in the variable "+namespaceVariable)
 	set.BoolVar(&f.ReplaceGlobals, "zap-replace-globals", false, "accepted for compatibility: there is one logger")
 	set.StringVar(&f.LogEncoding, "zap-encoding", "json", "json or console")
-	set.StringSliceVar(&f.TaskTypes, "task-types", Types(), "accepted types of tasks; without bash, cmd cannot use a shell either")
+	set.StringSliceVar(&f.TaskTypes, "task-types", Types(), "accepted types of tasks; without bash, cmd is not passed to a shell, but may itself be one if the image contains it")
 	set.BoolVar(&f.AllowLoopback, "allow-loopback", false, "allow built-in programs and test servers to be called on this host, for tests")
 }
 

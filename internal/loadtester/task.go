@@ -147,7 +147,7 @@ func newTask(p hook.Payload, allowed []string) (task, *refusal) {
 }
 
 // newCommand decides how to run a line. A shell interprets it only if the type requires one, or if it would do more with
-// it than split it into words. sh is allowed wherever bash is.
+// it than split it into words. sh is allowed wherever bash is. A program that is a shell itself is not recognized.
 func newCommand(kind, line string, shellAllowed bool) (*command, *refusal) {
 	line = strings.TrimSpace(line)
 	if line == "" {

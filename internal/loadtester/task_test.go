@@ -32,6 +32,7 @@ func TestTaskOfAPayload(t *testing.T) {
 		{"a pipe needs a shell", payload("type", "cmd", "cmd", "a | b"), all, `background sh [] or sh -c "a | b"`},
 		{"no shell without bash", payload("cmd", "a | b"), []string{"cmd"}, "403 Forbidden: this cmd needs a shell, and tasks of type bash are not accepted: write a plain command, or add bash to -task-types of the load tester"},
 		{"a plain command needs no shell", payload("cmd", "hey http://cart/"), []string{"cmd"}, `background hey ["hey" "http://cart/"] or  -c ""`},
+		{"a program that is a shell is not recognized", payload("cmd", "sh -c 'a | b'"), []string{"cmd"}, `background sh ["sh" "-c" "a | b"] or  -c ""`},
 		{"bash", payload("type", "bash", "cmd", " curl http://cart/ | grep ok\n"), all, `blocking bash [] or bash -c "curl http://cart/ | grep ok"`},
 		{"helm", payload("type", "helm", "cmd", "test cart --cleanup"), all, `blocking helm ["helm" "test" "cart" "--cleanup"] or  -c ""`},
 		{"helmv3 is the same program", payload("type", "helmv3", "cmd", "test 'cart'"), all, `blocking helm ["helm" "test" "'cart'"] or  -c ""`},
