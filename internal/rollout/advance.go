@@ -70,7 +70,7 @@ func canaryPromotionReason(f facts, r trafficPlan, s argov1.RolloutStatus) strin
 		return "Full promotion requested"
 	case f.inRollbackWindow:
 		return "Rollback within window"
-	case awaitsUserDecision(s), isFinalWeightUnverified(s.Canary.Weights, f.maxWeight()), r.canaryEndpointsGate != nil:
+	case awaitsUserDecision(s), f.UnreadableTemplate != "", isFinalWeightUnverified(s.Canary.Weights, f.maxWeight()), r.canaryEndpointsGate != nil:
 		return ""
 	case steps == 0 || int(valueOr(s.CurrentStepIndex, 0)) >= steps:
 		return fmt.Sprintf("Completed all %d canary steps", steps)
@@ -118,7 +118,7 @@ func withStepPauses(f facts, state StepState, a analyses, s argov1.RolloutStatus
 	step, _ := pods.StepAt(f.steps(), s.CurrentStepIndex)
 	// A pause that ends while the user decides about an inconclusive analysis is not started again. A pause starts only
 	// when the background analysis exists, so that its whole duration is analyzed.
-	if step.Pause != nil && !awaitsUserDecision(s) && !a.background.isPlanned() {
+	if step.Pause != nil && !awaitsUserDecision(s) && !a.background.isPlanned() && f.UnreadableTemplate == "" {
 		s = withPause(f, s, argov1.PauseReasonCanaryPauseStep)
 	}
 	if step.Analysis != nil && state.Run.isInconclusive() || a.background.isInconclusive() {
@@ -130,13 +130,13 @@ func withStepPauses(f facts, state StepState, a analyses, s argov1.RolloutStatus
 	return s
 }
 
-// completeStep continues with the next step when all gates of the current step pass. While spec.paused is true, no step
-// is completed.
+// completeStep continues with the next step when all gates of the current step pass. While spec.paused is true, or a
+// template cannot be read, no step is completed.
 func completeStep(f facts, state StepState, t transition) transition {
 	s := t.status
 	step, ok := pods.StepAt(f.steps(), s.CurrentStepIndex)
 	evaluated := ok && f.Status.CurrentStepIndex != nil && *f.Status.CurrentStepIndex == *s.CurrentStepIndex
-	if !evaluated || f.Spec.Paused || isPromoted(s) || EvaluateStepGates(state).Verdict() != release.Pass {
+	if !evaluated || f.Spec.Paused || f.UnreadableTemplate != "" || isPromoted(s) || EvaluateStepGates(state).Verdict() != release.Pass {
 		return t
 	}
 	if awaitsUserDecision(s) {

@@ -159,6 +159,9 @@ func ensureAnalysisRun(f facts, r analysisRequest) (*RunResult, outcome) {
 		return run.analysisResult(), outcome{}
 	}
 	if name := recordedRunName(f, r); name != "" {
+		if f.UnreadableTemplate != "" {
+			return &RunResult{Name: name}, outcome{}
+		}
 		return &RunResult{Name: name}, outcome{trafficEffects: []release.Effect{AnalysisRunExists{
 			Name: name, Hash: f.Hash, Revision: f.new.Revision, Type: r.kind, Step: r.step, Analysis: r.analysis,
 			LatestHash: f.new.Hash, StableHash: f.stable.Hash,
@@ -285,6 +288,9 @@ func ensureExperiment(f facts, step argov1.RolloutExperimentStep, index int32) (
 		}
 	}
 	if name := recordedExperimentName(f, base); name != "" {
+		if f.UnreadableTemplate != "" {
+			return &RunResult{Name: name}, outcome{}
+		}
 		return &RunResult{Name: name}, outcome{trafficEffects: []release.Effect{ExperimentExists{
 			Name: name, Hash: f.Hash, Revision: f.new.Revision, Step: step, Canary: f.new.Name, Stable: f.stable.Name,
 		}}}

@@ -136,7 +136,7 @@ func prePromotionSuccessful(f facts, a analyses) release.Gate {
 
 // switchAllowed reports whether the gates before the switch pass.
 func switchAllowed(f facts, a analyses) bool {
-	return prePromotionSuccessful(f, a).Verdict == release.Pass && switchPauseEnded(f).Verdict == release.Pass
+	return f.UnreadableTemplate == "" && prePromotionSuccessful(f, a).Verdict == release.Pass && switchPauseEnded(f).Verdict == release.Pass
 }
 
 // planSwitch switches the active Service when its gates pass.

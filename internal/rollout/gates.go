@@ -17,7 +17,7 @@ import (
 func orderGates(f facts, t transition, in stepInputs, o outcome) outcome {
 	s := t.status
 	warning := warnOfImbalance(f, s)
-	gates := slices.Concat(userGates(f, s), warning.gates)
+	gates := slices.Concat(templateGates(f), userGates(f, s), warning.gates)
 	if f.Spec.Strategy.BlueGreen != nil {
 		gates = append(gates, switchGates(f, in.runs, s)...)
 	} else {

@@ -99,7 +99,7 @@ func TestReleasesConverge(t *testing.T) {
 // performAction is one action of users, pods or analyses.
 func (w *world) performAction(t *rapid.T) {
 	phases := []argov1.AnalysisPhase{argov1.AnalysisPhaseRunning, argov1.AnalysisPhaseSuccessful, argov1.AnalysisPhaseFailed, argov1.AnalysisPhaseInconclusive}
-	switch drawOneOf(t, "happens", "template", "template", "replicas", "abort", "retry", "promote", "full", "pause", "judge", "ready", "time", "restart", "steps", "skip", "router", "endpoints", "endpoints") {
+	switch drawOneOf(t, "happens", "template", "template", "replicas", "abort", "retry", "promote", "full", "pause", "judge", "ready", "time", "restart", "steps", "skip", "router", "endpoints", "endpoints", "templates") {
 	case "template":
 		w.generation++
 		w.template = drawOneOf(t, "template", "v1", "v2", "v3", "v4")
@@ -116,6 +116,8 @@ func (w *world) performAction(t *rapid.T) {
 		if w.status.CurrentPodHash != w.status.StableRS {
 			w.status.PromoteFull = true
 		}
+	case "templates":
+		w.unreadableTemplate = drawOneOf(t, "unreadable template", "", "forbidden")
 	case "pause":
 		w.generation++
 		w.spec.Paused = !w.spec.Paused
@@ -174,6 +176,10 @@ func (w *world) checkEffect(t *rapid.T, effect release.Effect, before []ReplicaS
 			t.Fatalf("%d of the traffic goes to %s, which has no pods:\n%s", canary.Weight, canary.PodTemplateHash, w.events.String())
 		}
 		w.checkEndpoints(t, e)
+	case AnalysisRunExists, ExperimentExists:
+		if w.unreadableTemplate != "" {
+			t.Fatalf("%s, although a template may not be read", effect)
+		}
 	}
 }
 
@@ -245,6 +251,7 @@ func (w *world) hasExplicitScale() bool {
 func (w *world) finish(t *rapid.T) {
 	w.become, w.lives, w.verdict, w.outcome = nil, nil, argov1.AnalysisPhaseSuccessful, argov1.AnalysisPhaseSuccessful
 	clear(w.ready)
+	w.unreadableTemplate = ""
 	w.observedRoute.Confirmed, w.spec.Paused, w.outdatedEndpoints, w.endpointsUnreadable = nil, false, nil, false
 	w.generation++
 	for range 40 {

@@ -23,6 +23,8 @@ func Next(s Snapshot) Decision {
 		return rejectSpec(f, unreadable)
 	case f.Spec.Strategy.Canary == nil && f.Spec.Strategy.BlueGreen == nil:
 		return newDecision(f, f.storedStatus, joinOutcomes(unreadable, gateOutcome(release.NewFailedGate("spec", release.ByUser, textNoStrategy))))
+	case mustAwaitTemplates(f):
+		return awaitTemplates(f)
 	case mustWaitInQueue(f):
 		return waitInQueue(f)
 	}

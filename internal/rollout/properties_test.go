@@ -90,7 +90,8 @@ func drawSnapshot(t *rapid.T) Snapshot {
 	}
 	s := Snapshot{
 		Now: noon, Name: "cart", Generation: 3, StepHash: drawOneOf(t, "steps now", "s", "t"), ValidationError: drawOneOf(t, "problem", "", "", "", "bad"),
-		Hash: drawOneOf(t, "new", hashes...), RevisionAnnotation: drawOneOf(t, "revision", "", "1", "x"),
+		UnreadableTemplate: drawOneOf(t, "unreadable template", "", "", "", "forbidden"),
+		Hash:               drawOneOf(t, "new", hashes...), RevisionAnnotation: drawOneOf(t, "revision", "", "1", "x"),
 		Spec: argov1.RolloutSpec{
 			Replicas: drawOptional(t, "replicas", int32(0), 1, 3), Paused: drawBool(t, "paused"), ProgressDeadlineAbort: drawBool(t, "abort late"),
 			Strategy: drawStrategy(t), RevisionHistoryLimit: drawOptional(t, "history", int32(0), 1),

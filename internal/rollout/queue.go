@@ -44,7 +44,7 @@ func MayStartRelease(s Snapshot) bool {
 	f := observeFacts(s)
 	strategy := s.Spec.Strategy
 	switch {
-	case s.ValidationError != "", strategy.Canary == nil && strategy.BlueGreen == nil, s.Hash == "":
+	case s.ValidationError != "", mustAwaitTemplates(f), strategy.Canary == nil && strategy.BlueGreen == nil, s.Hash == "":
 		return false
 	default:
 		return s.Status.StableRS != "" && s.Status.CurrentPodHash != "" && !isReleaseInProgress(s.Status) && !f.new.exists()

@@ -23,6 +23,7 @@ import (
 //	                    output; with pods=2: of a workload with that number of pods)
 //	edit                YAML merged into the spec
 //	problem ...         makes the spec invalid; without a text: valid again
+//	templates ...       sets the reason why a template of the analyses may not be read; without a text: all may be read
 //	template x          sets another, or an earlier, revision of the template; YAML is merged into the spec
 //	pods ok|bad         ok: all pods become available immediately; bad: those of the newest revision do not
 //	ready x=2           at most that many pods of the revision x are available; x=all: all
@@ -128,6 +129,8 @@ func (w *world) runCommand(t *testing.T, d *datadriven.TestData) {
 		overlay(&w.spec)
 	case "problem":
 		w.problem = strings.TrimSpace(d.Input)
+	case "templates":
+		w.unreadableTemplate = strings.TrimSpace(d.Input)
 	case "template":
 		w.generation++
 		w.template = word()

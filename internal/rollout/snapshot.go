@@ -24,6 +24,8 @@ type Snapshot struct {
 	Status argov1.RolloutStatus
 	// ValidationError is the first error in the spec; empty: none.
 	ValidationError string
+	// UnreadableTemplate is the reason why a template of the analyses may not be read; empty: all may.
+	UnreadableTemplate string
 	// UnreadableFields are JSON pointers to stored fields that were ignored because they cannot be decoded.
 	UnreadableFields []string
 	// ReplicaSets are all ReplicaSets that it owns, the oldest first, without those of Experiments.

@@ -177,7 +177,7 @@ func fillInStatus(f facts, t transition, plugins pluginPlan) transition {
 	default:
 		s.AbortedAt = nil
 		// A user who ends a pause while spec.paused is true has already decided.
-		s.ControllerPause = s.ControllerPause && (len(s.PauseConditions) > 0 || f.Spec.Paused || t.scalesOnly)
+		s.ControllerPause = s.ControllerPause && (len(s.PauseConditions) > 0 || f.Spec.Paused || f.UnreadableTemplate != "" || t.scalesOnly)
 	}
 	if len(s.PauseConditions) == 0 {
 		s.PauseConditions = nil

@@ -28,6 +28,8 @@ type world struct {
 	template   string
 	problem    string
 
+	unreadableTemplate string
+
 	revision, workloadGeneration string
 
 	sets                []ReplicaSet // by time of creation
@@ -99,7 +101,7 @@ func (w *world) snapshot(t testingT) Snapshot {
 	}
 	s := Snapshot{
 		Now: w.now, Namespace: "shop", Name: "cart", UID: "uid", Generation: w.generation, RevisionAnnotation: w.revision, WorkloadGenerationAnnotation: w.workloadGeneration,
-		Spec: *w.spec.DeepCopy(), ValidationError: w.problem, ReplicaSets: slices.Clone(w.sets), Hash: "hash-" + w.template, Selector: "app=cart",
+		Spec: *w.spec.DeepCopy(), ValidationError: w.problem, UnreadableTemplate: w.unreadableTemplate, ReplicaSets: slices.Clone(w.sets), Hash: "hash-" + w.template, Selector: "app=cart",
 		Services: w.observedServices(), AnalysisRuns: slices.Clone(w.runs), Experiments: slices.Clone(w.experiments), Route: w.observedRoute,
 		Workload: w.workload, StepPlugins: maps.Clone(w.plugins), RouterPlugins: maps.Clone(w.routerPlugins), Answers: maps.Clone(w.answers),
 	}

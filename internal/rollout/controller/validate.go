@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/analysis"
 	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/rollout"
 	"github.com/serin-dev/serin/internal/traffic"
@@ -48,7 +49,8 @@ func (o *Observer) validate(ctx context.Context, s *observation) error {
 	return nil
 }
 
-// validateAnalyses reads the templates of all analyses, and checks that they can be merged.
+// validateAnalyses reads the templates of all analyses, and checks that they can be merged. A template that may not be read is no
+// problem of the spec: the state machine decides what waits for the permission.
 func (o *Observer) validateAnalyses(ctx context.Context, s *observation) (field.ErrorList, error) {
 	lookup := o.Runs.NewTemplateLookup(ctx, s.object.Namespace)
 	lookupAndWatch := func(name string, cluster bool) (argov1.AnalysisTemplateSpec, error) {
@@ -57,14 +59,32 @@ func (o *Observer) validateAnalyses(ctx context.Context, s *observation) (field.
 	}
 	for _, named := range AnalysesOf(s.spec.Strategy) {
 		problem, err := named.Validate(lookupAndWatch)
-		if err != nil {
+		switch {
+		case o.recordUnreadableTemplate(s, named.path, err):
+		case err != nil:
 			return nil, fmt.Errorf("read the analysis templates of Rollout %s: %w", s.key(), err)
-		}
-		if problem != nil {
-			return field.ErrorList{problem}, nil //nolint:nilerr // part of the snapshot
+		case problem != nil:
+			return field.ErrorList{problem}, nil
 		}
 	}
+	for path, refs := range experimentTemplates(s.spec.Strategy) {
+		_, err := analysis.CollectTemplates(refs, lookup) // all other errors are results of the Experiment
+		o.recordUnreadableTemplate(s, path, err)
+	}
 	return nil, nil
+}
+
+// recordUnreadableTemplate reports whether a template may not be read, and records this in the snapshot. The permissions of a
+// command, which reads the answers of the controller, decide nothing.
+func (o *Observer) recordUnreadableTemplate(s *observation, path *field.Path, err error) bool {
+	if !reconciler.IsRejected(err) || o.AnswersFromStatus {
+		return false
+	}
+	if s.snapshot.UnreadableTemplate == "" {
+		s.snapshot.UnreadableTemplate = field.Forbidden(path, reconciler.Message(err)).Error()
+	}
+	s.needsRetry = true // no watch notifies of a permission
+	return true
 }
 
 // validateRoutes finds the problems of the user's routes.

@@ -3,6 +3,7 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -43,6 +44,26 @@ func AnalysesOf(strategy argov1.RolloutStrategy) []NamedAnalysis {
 		}
 	}
 	return all
+}
+
+// experimentTemplates returns the templates of the analyses of Experiments, with their paths in the order of the steps.
+func experimentTemplates(strategy argov1.RolloutStrategy) iter.Seq2[*field.Path, []argov1.AnalysisTemplateRef] {
+	return func(yield func(*field.Path, []argov1.AnalysisTemplateRef) bool) {
+		if strategy.Canary == nil {
+			return
+		}
+		for i, step := range strategy.Canary.Steps {
+			if step.Experiment == nil {
+				continue
+			}
+			path := field.NewPath("spec", "strategy", "canary", "steps").Index(i).Child("experiment", "analyses")
+			for j, a := range step.Experiment.Analyses {
+				if !yield(path.Index(j), []argov1.AnalysisTemplateRef{{TemplateName: a.TemplateName, ClusterScope: a.ClusterScope}}) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Path returns the path of the references to the templates of an analysis.
