@@ -49,6 +49,8 @@ type Permissions struct {
 	Canaries       []rbacv1.PolicyRule `json:"canaries"`
 	ConfigTracking []rbacv1.PolicyRule `json:"configTracking"`
 	Rollouts       []rbacv1.PolicyRule `json:"rollouts"`
+	// ClusterTemplates are needed with the API of Rollouts, for cluster-scoped objects: no Role can allow access to them.
+	ClusterTemplates []rbacv1.PolicyRule `json:"clusterTemplates"`
 	// Own, OwnRollouts and Shards are needed in the namespace of the controller only, Shards with several replicas that act.
 	Own         []rbacv1.PolicyRule `json:"own"`
 	OwnRollouts []rbacv1.PolicyRule `json:"ownRollouts"`
@@ -112,7 +114,7 @@ func Files(root string) (map[string][]byte, error) {
 		{"config/rbac/role.yaml", "ClusterRole", "serin", permissions.shared(true)},
 		{"config/rbac/canaries.yaml", "ClusterRole", "serin-canaries", permissions.Canaries},
 		{"config/rbac/config-tracking.yaml", "ClusterRole", "serin-config-tracking", permissions.ConfigTracking},
-		{"config/rbac/rollouts.yaml", "ClusterRole", "serin-rollouts", permissions.Rollouts},
+		{"config/rbac/rollouts.yaml", "ClusterRole", "serin-rollouts", slices.Concat(permissions.Rollouts, permissions.ClusterTemplates)},
 		{"config/rbac/own.yaml", "Role", "serin", permissions.Own},
 		{"config/rbac/own-rollouts.yaml", "Role", "serin-rollouts", permissions.OwnRollouts},
 		{"config/components/shards/role.yaml", "Role", "serin-shards", permissions.Shards},
@@ -293,6 +295,8 @@ func Read(root string) (Permissions, error) {
 			switch {
 			case len(rule.APIGroups) != 1:
 				return Permissions{}, fmt.Errorf("%s: a rule is for the API groups %q: write one rule for each", permissionsFile, rule.APIGroups)
+			case slices.Equal(rule.Resources, []string{"clusteranalysistemplates"}):
+				permissions.ClusterTemplates = append(permissions.ClusterTemplates, rule)
 			case purpose != nil:
 				*purpose = append(*purpose, rule)
 			case slices.Contains(always, rule.APIGroups[0]):

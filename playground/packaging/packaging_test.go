@@ -231,13 +231,22 @@ func TestEveryInstallationHasTheDocumentedPermissions(t *testing.T) {
 	}
 	wanted := slices.Concat(want, own)
 	slices.Sort(wanted)
-	wanted = slices.Compact(slices.DeleteFunc(wanted, func(permission string) bool { return strings.HasPrefix(permission, "kuma.io/") }))
+	wanted = slices.Compact(slices.DeleteFunc(wanted, func(permission string) bool {
+		return strings.HasPrefix(permission, "kuma.io/") || strings.HasPrefix(permission, "argoproj.io/clusteranalysistemplates ")
+	}))
 	role := permissions(t, one, "Role")
 	if diff := cmp.Diff(wanted, role); diff != "" {
 		t.Errorf("the chart for one namespace (-documented +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(role, permissions(t, buildKustomization(t, "namespaced"), "Role")); diff != "" {
 		t.Errorf("the kustomization for one namespace (-chart +got):\n%s", diff)
+	}
+	granted, _, err := render("namespace: shop\nrbac: {clusterAnalysisTemplates: true}", "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"argoproj.io/clusteranalysistemplates  get"}, permissions(t, granted, "ClusterRole")); diff != "" {
+		t.Errorf("the cluster-scoped permissions of the chart for one namespace (-want +got):\n%s", diff)
 	}
 	few, _, err := render("rbac: {providers: [istio]}", "default")
 	if err != nil {
