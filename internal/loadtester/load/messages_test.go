@@ -141,7 +141,7 @@ func (h *hugeReflection) ServerReflectionInfo(stream grpc.BidiStreamingServer[re
 			return err
 		}
 		file, err := proto.Marshal(&descriptorpb.FileDescriptorProto{
-			Name: proto.String(fmt.Sprint(i)), Dependency: []string{fmt.Sprint(i + 1)}, MessageType: slices.Repeat([]*descriptorpb.DescriptorProto{{}}, size/2),
+			Name: new(fmt.Sprint(i)), Dependency: []string{fmt.Sprint(i + 1)}, MessageType: slices.Repeat([]*descriptorpb.DescriptorProto{{}}, size/2),
 		})
 		if err != nil {
 			return err
