@@ -85,6 +85,8 @@ type Options struct {
 	Scheme      *runtime.Scheme
 	// Only are the single faults and actions that occur; nil: all that were drawn.
 	Only map[string]bool
+	// Without are faults and actions that do not occur, because they did not exist when the run found a defect.
+	Without []string
 	// FaultDuration is how long faults last; zero: drawn.
 	FaultDuration time.Duration
 	// ScheduledFaults are injected at exact requests.
@@ -162,7 +164,9 @@ func Run(o Options, kinds ...Kind) Result {
 	classes := slices.Concat([]FaultClass{
 		FailBefore, FailAfter, Conflicts, Throttled, Forbidden, SlowCalls, LateEvents, Relists, Repeats, Crashes, Pauses, ClockJumps, Preemption, Moves,
 	}, o.Classes)
-	w.Faults = newFaults(w.Draws, classes, func(name string) bool { return !o.FaultFree && (o.Only == nil || o.Only[name]) })
+	w.Faults = newFaults(w.Draws, classes, func(name string) bool {
+		return !o.FaultFree && (o.Only == nil || o.Only[name]) && !slices.Contains(o.Without, name)
+	})
 	w.sharded = w.Faults.Has(Moves)
 	definitions := o.Definitions
 	if o.Seed%10 == 0 && w.Faults.Admit(faultName(Pruning, 1)) {

@@ -3,7 +3,6 @@ package actors
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/cluster"
@@ -45,7 +44,7 @@ func readDefinitions(ctx context.Context, readOwn func() (*store.Definitions, er
 	if err != nil {
 		return nil, fmt.Errorf("read Serin's definitions: %w", err)
 	}
-	routes, err := store.Routes(ctx, slices.Concat(cluster.WeightKinds, cluster.SubsetKinds)...)
+	routes, err := store.Routes(ctx, cluster.RouterKinds...)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 // commonKinds are the kinds whose objects belong to the final state for every API.
 var commonKinds = slices.Concat([]schema.GroupKind{
 	DeploymentKind, DaemonSetKind, ServiceKind, ConfigMapKind, SecretKind, AutoscalerKind,
-}, cluster.WeightKinds, cluster.SubsetKinds)
+}, cluster.RouterKinds)
 
 // FinalState returns the objects of these kinds that exist at the end of a run, one per line, as normalize returns them.
 func FinalState(w *sim.World, kinds []schema.GroupKind, normalize func(schema.GroupKind, *store.Version) map[string]any) string {

@@ -7,7 +7,7 @@ import (
 )
 
 // The traffic providers that are simulated. Without one, the numbers of pods, or the selectors of Services, determine the
-// traffic. Those after GatewayAPI are simulated for Rollouts only.
+// traffic. OpenShift and Consul are routers of Rollouts only.
 const (
 	NoRouter   = "kubernetes"
 	Istio      = "istio"
@@ -24,7 +24,7 @@ func Destinations(content map[string]any) [][]map[string]any {
 	spec, _ := content["spec"].(map[string]any)
 	var out [][]map[string]any
 	for _, place := range [][]string{
-		{"http", "route"}, {"rules", "backendRefs"}, {"routes", "services"}, {"routes", "routeAction", "multi", "destinations"},
+		{"http", "route"}, {"tcp", "route"}, {"rules", "backendRefs"}, {"routes", "services"}, {"routes", "routeAction", "multi", "destinations"},
 	} {
 		for _, rule := range Items(spec[place[0]]) {
 			list, found, _ := unstructured.NestedFieldNoCopy(rule, place[1:]...)

@@ -89,7 +89,7 @@ func (k *Canaries) Populate(w *sim.World) {
 		})
 		return
 	}
-	k.DrawReleases([]string{"cart", "till", "desk"}, []int{1, 1, 1, 1, 1, 2, 2, 3}, drawRelease, k.drawManyPods)
+	k.DrawReleases([]string{"cart", "till", "desk"}, []int{1, 1, 1, 1, 1, 2, 2, 3}, drawRelease, k.drawExtensions)
 	k.createConflictingObjects()
 	k.ScheduleShipping(actors.ShippingPlan{MaxVersions: 3, MinInterval: 2 * time.Minute, MaxInterval: 12 * time.Minute}, 0.6, 0.4, k.users.ship)
 	actors.ScheduleActions(w, k.users, actions, func() []*Release { return k.Releases })

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/test/sim/cluster"
 	"github.com/serin-dev/serin/test/sim/oracle"
 )
 
@@ -68,7 +69,7 @@ func (l *ledger) checkers() oracle.Checkers {
 		Waiting: waiting.waiting, Remnants: ended.remnants, Claims: shared.claims, Rollbacks: returns.gradualRollbacks, DeletesNameVersion: true,
 	}
 	return facts.Rules(core).After(oracle.Checkers{
-		"I1":  {&readyBackends{ledger: l}},
+		"I1":  {&readyBackends{l, map[types.NamespacedName]map[int]cluster.Traffic{}}},
 		"I4":  {&windowsCountedOnce{analyses: checked}},
 		"I5":  {oracle.OnEvent(pods.noRaiseInRollback)},
 		"I6":  {&analysedTemplate{ledger: l}},

@@ -139,6 +139,8 @@ func mayChange(h oracle.Write, path string) bool {
 		return path == "metadata/annotations" || path == "metadata/labels" || path == "spec/http" || path == "spec/tcp" || path == "spec/hosts" || path == "spec/gateways"
 	case cluster.DestinationRuleKind:
 		return path == "metadata/annotations" || path == "metadata/labels" || path == "spec/host" || path == "spec/trafficPolicy"
+	case cluster.HTTPProxyKind, cluster.RouteTableKind:
+		return path == "metadata/annotations" || path == "metadata/labels" || path == "spec/routes" && preservesUserFields(h)
 	case cluster.HTTPRouteKind:
 		return path == "metadata/annotations" || path == "metadata/labels" || path == "spec/rules" || path == "spec/hostnames" || path == "spec/parentRefs"
 	default:

@@ -39,12 +39,20 @@ func (c *routeChanges) trafficShifts(event any) []oracle.TrafficShift {
 // readyBackends is the part of I1 about pods that are removed while they have traffic.
 type readyBackends struct {
 	*ledger
+
+	// served is where each replica of the gateway last sent the requests of a release.
+	served map[types.NamespacedName]map[int]cluster.Traffic
 }
 
 func (c *readyBackends) Observe(event any) {
 	switch h := event.(type) {
 	case cluster.RequestsLost:
 		c.checkLostRequests(h)
+	case cluster.Traffic:
+		if c.served[h.Release] == nil {
+			c.served[h.Release] = map[int]cluster.Traffic{}
+		}
+		c.served[h.Release][h.Replica] = h
 	case workloadWritten:
 		// I5 checks the pods of the canary.
 		if h.BySerin && h.primary && h.replicas == 0 && h.previousReplicas > 0 && h.record.route.canary < 100 {
@@ -78,8 +86,14 @@ func (c *readyBackends) Finish() {
 		if r.Gone() || isDeleting(r) || r.canary.Spec.Suspend || r.isStopped() || !c.ownsTarget(r) {
 			continue
 		}
-		if r.route.canary > 0 && r.target.version != nil && r.target.replicas == 0 && !r.target.Answering.True && r.primary.ready.True {
-			c.Violate("I1", r.Name(), "it is %s, and %d %% of the requests go to a target without pods, although the primary has some", r.phase(), r.route.canary)
+		share := r.route.canary
+		for _, served := range c.served[r.Key] {
+			if served.Routed { // otherwise the apex Service receives the requests
+				share = max(share, served.Weight(r.apexName()+"-canary"))
+			}
+		}
+		if share > 0 && r.target.version != nil && r.target.replicas == 0 && !r.target.Answering.True && r.primary.ready.True {
+			c.Violate("I1", r.Name(), "it is %s, and %d %% of the requests go to a target without pods, although the primary has some", r.phase(), share)
 		}
 	}
 }
@@ -293,6 +307,10 @@ func (c *restoration) checkFinalizerRemoval(h canaryWritten) {
 		return
 	}
 	apex := c.World.Server.Peek(actors.ServiceKind, namespacedName(r, r.apexName()))
+	route := oracle.KeyOf(r.routeKind(), namespacedName(r, r.apexName()))
+	if v := c.World.Server.Peek(route.Kind, route.Key); v != nil && !isControlledByCanary(v) && r.weightsOf(v).found && c.Objects[route].Unchanged(c.OldestView()) {
+		c.Violate("I16", r.Name(), "the finalizer was removed although %s %s still routes to the canary", route.Kind.Kind, route.Key.Name)
+	}
 	switch {
 	case !r.target.Answering.EverSince(c.OldestView()) && !r.target.disturbedAt.After(c.OldestView()):
 		c.Violate("I16", r.Name(), "the finalizer was removed although the target has had no ready pod for %s", c.Lag)

@@ -31,14 +31,8 @@ func (r *record) apexName() string {
 
 // routeKind returns the kind of the object that contains the weights, or an empty kind.
 func (r *record) routeKind() schema.GroupKind {
-	switch provider := r.canary.Spec.Provider; {
-	case provider == "istio":
-		return cluster.VirtualServiceKind
-	case strings.HasPrefix(provider, "gatewayapi"):
-		return cluster.HTTPRouteKind
-	default:
-		return schema.GroupKind{}
-	}
+	kind, _ := cluster.RouteKind(r.canary.Spec.Provider)
+	return kind
 }
 
 // hasWeights reports whether an object contains the weights.
@@ -63,9 +57,13 @@ func (r *record) objectKeys() []oracle.ObjectKey {
 	}
 	if kind := r.routeKind(); kind.Kind != "" {
 		add(kind, apex)
-		if kind == cluster.VirtualServiceKind {
+		switch kind {
+		case cluster.VirtualServiceKind:
 			add(cluster.DestinationRuleKind, apex+primarySuffix)
 			add(cluster.DestinationRuleKind, apex+"-canary")
+		case cluster.RouteTableKind:
+			add(cluster.UpstreamKind, upstreamOf(apex, "primary"))
+			add(cluster.UpstreamKind, upstreamOf(apex, "canary"))
 		}
 	}
 	if ref := r.canary.Spec.AutoscalerRef; ref != nil {
@@ -91,32 +89,21 @@ func (r *record) weightsIn(e *store.Event) weights {
 // weightsOf reads a route. The last rule that names the canary determines how traffic is split, because the rules for clients
 // with a cookie come first.
 func (r *record) weightsOf(v *store.Version) weights {
-	spec := nested(v.Content(), "spec")
 	primary, canary := r.apexName()+primarySuffix, r.apexName()+"-canary"
 	var out weights
-	rules, receivers := actors.Items(spec["http"]), "route"
-	if v.Kind() == cluster.HTTPRouteKind {
-		rules, receivers = actors.Items(spec["rules"]), "backendRefs"
-	} else if len(rules) == 0 {
-		rules = actors.Items(spec["tcp"])
-	}
-	for _, rule := range rules {
+	for _, destinations := range actors.Destinations(v.Content()) {
 		var split weights
 		sum := 0
-		for _, to := range actors.Items(rule[receivers]) {
-			name, _ := to["name"].(string)
-			if v.Kind() == cluster.VirtualServiceKind {
-				name, _ = nested(to, "destination")["host"].(string)
-			}
+		for _, to := range destinations {
 			weight, isInteger := integer(to["weight"])
 			if to["weight"] == nil {
-				weight, isInteger = 1, true // the default of the API
+				weight, isInteger = 1, true // the default of the Gateway API; without any weights, all shares are equal
 			}
 			if !isInteger || weight < 0 || weight > 100 {
 				out.problem = "a weight is not an integer from 0 to 100"
 			}
 			sum += weight
-			switch name {
+			switch serviceOf(to, r.apexName()) {
 			case primary:
 				split.primary = weight
 			case canary:
@@ -129,6 +116,9 @@ func (r *record) weightsOf(v *store.Version) weights {
 				out.problem = "the weights of a rule do not add up to 100"
 			}
 		}
+	}
+	spec := nested(v.Content(), "spec")
+	for _, rule := range slices.Concat(actors.Items(spec["http"]), actors.Items(spec["rules"])) {
 		out.mirrored = out.mirrored || mirrors(rule, canary)
 	}
 	return out

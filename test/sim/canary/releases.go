@@ -318,6 +318,12 @@ func invalidate(s *sim.Stream, spec *flaggerv1.CanarySpec) {
 	}
 }
 
+// drawExtensions draws what only some releases have. Each can be omitted when a run is shrunk, and draws from its own stream.
+func (k *Canaries) drawExtensions(r *Release, i int) {
+	k.drawOtherProvider(r)
+	k.drawManyPods(r, i)
+}
+
 // drawManyPods gives some releases so many pods that replacing them one at a time takes longer than the deadline.
 func (k *Canaries) drawManyPods(r *Release, i int) {
 	if !k.World.Faults.Has(ManyPods) || r.Kind != actors.DeploymentKind {
@@ -381,9 +387,18 @@ func (r *Release) conflictingObject(which int) *unstructured.Unstructured {
 			},
 		})
 	case 4:
-		if r.Provider == actors.Istio {
+		switch r.Provider {
+		case actors.Istio:
 			return actors.NewObject("networking.istio.io/v1beta1", "DestinationRule", r.Apex+"-canary", map[string]any{
 				"metadata": owned, "spec": map[string]any{"host": "other"},
+			})
+		case actors.Contour:
+			return actors.NewObject("projectcontour.io/v1", "HTTPProxy", r.Apex, map[string]any{
+				"metadata": owned, "spec": map[string]any{"virtualhost": map[string]any{"fqdn": "other.example"}},
+			})
+		case actors.Gloo:
+			return actors.NewObject("gloo.solo.io/v1", "Upstream", upstreamOf(r.Apex, "canary"), map[string]any{
+				"metadata": owned, "spec": map[string]any{"kube": map[string]any{"serviceName": "other", "serviceNamespace": "other"}},
 			})
 		}
 		fallthrough

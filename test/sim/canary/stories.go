@@ -89,7 +89,7 @@ func Stories() []Story {
 			}
 		}, Acts: []Act{shipWhenInitialized(actors.GoodVersion)}, End: succeeded},
 	}
-	return slices.Concat(stories, interruptions(), latePrimaries(), daemonSets(), blockedReleases(), []Story{rolledBackWithoutRoom(), routeDeletedWithAWeight(), windowInTheFuture()})
+	return slices.Concat(stories, interruptions(), latePrimaries(), daemonSets(), otherProviders(), blockedReleases(), []Story{rolledBackWithoutRoom(), routeDeletedWithAWeight(), windowInTheFuture()})
 }
 
 // rolledBackWithoutRoom is a release that fails its checks while pods of the primary are missing, more pods are desired than
@@ -174,6 +174,28 @@ func latePrimaries() []Story {
 			shipWhenInitialized(actors.GoodVersion), slow, // the pods of v1 serve until those of v2 have started
 			{When: phaseIs(flaggerv1.CanaryPhaseFailed), After: 5 * time.Second, Do: func(p *users, r *Release) { p.ship(r, r.Add(actors.GoodVersion)) }},
 		}, End: flaggerv1.CanaryPhaseSucceeded},
+	}
+}
+
+// otherProviders returns stories of Contour and Gloo Edge: a release with the route of a user, which the deletion restores, and an A/B
+// test with an Upstream for each side.
+func otherProviders() []Story {
+	return []Story{
+		{Name: "deletion that restores an HTTPProxy", Provider: actors.Contour, Spec: func(spec *flaggerv1.CanarySpec) {
+			useStepWeights(spec)
+			spec.RevertOnDeletion = true
+		}, Around: func(r *Release) {
+			r.objects = append(r.objects, r.newOtherRoute(true))
+		}, Acts: []Act{
+			shipWhenInitialized(actors.GoodVersion),
+			{When: phaseIs(flaggerv1.CanaryPhaseSucceeded), After: 10 * time.Second, Do: func(p *users, r *Release) {
+				p.UserClient.DeleteOf(r.Key, r.Key.Name, canaryKind)
+			}},
+		}},
+		{Name: "a/b test with Upstreams", Provider: actors.Gloo, Spec: func(spec *flaggerv1.CanarySpec) {
+			spec.Analysis.Iterations = 2
+			spec.Analysis.Match = []flaggerv1.AnalysisMatch{{Headers: map[string]flaggerv1.HeaderMatch{"x-canary": {Exact: "always"}}}}
+		}, Acts: []Act{shipWhenInitialized(actors.GoodVersion)}, End: flaggerv1.CanaryPhaseSucceeded},
 	}
 }
 

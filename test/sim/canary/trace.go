@@ -26,7 +26,9 @@ func describeWrite(e *store.Event) string {
 		return fmt.Sprintf(" version=%s nodes=%v", actors.Labels(nested(spec, "template"))["version"], nested(spec, "template", "spec")["nodeSelector"])
 	case actors.ServiceKind:
 		return fmt.Sprintf(" selector=%v", spec["selector"])
-	case cluster.VirtualServiceKind, cluster.HTTPRouteKind:
+	case cluster.UpstreamKind:
+		return fmt.Sprintf(" service=%v", nested(spec, "kube")["serviceName"])
+	case cluster.VirtualServiceKind, cluster.HTTPRouteKind, cluster.HTTPProxyKind, cluster.RouteTableKind:
 		var weights []string
 		for _, destinations := range actors.Destinations(e.New.Content()) {
 			for _, to := range destinations {

@@ -14,6 +14,7 @@ import (
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/actors"
+	"github.com/serin-dev/serin/test/sim/cluster"
 )
 
 // ship writes the template of a version into the target.
@@ -175,6 +176,15 @@ func (u *users) deletePrimary(r *Release, _ *sim.Stream) {
 	u.UserClient.DeleteOf(r.Key, r.Target+"-primary", actors.DeploymentKind)
 }
 
+// deleteRoute deletes the route of a release, or an Upstream that it names.
+func (u *users) deleteRoute(r *Release, s *sim.Stream) {
+	if deleted := sim.Pick(s, "", "primary", "canary"); r.Provider == actors.Gloo && deleted != "" {
+		u.UserClient.DeleteOf(r.Key, upstreamOf(r.Apex, deleted), cluster.UpstreamKind)
+		return
+	}
+	u.UserClient.DeleteRoute(r.Key, r.Apex, r.Provider)
+}
+
 func (u *users) suspend(r *Release, s *sim.Stream) {
 	delay, permanent := s.Between(10*time.Second, 5*time.Minute), s.Chance(0.2)
 	if !u.updateSpec(r, func(c *flaggerv1.Canary) { c.Spec.Suspend = true }) {
@@ -278,6 +288,7 @@ func (u *users) writeStatusAsFlagger(r *Release, _ *sim.Stream) {
 func (u *users) swapStrategy(r *Release, s *sim.Stream) {
 	var drawn flaggerv1.CanaryAnalysis
 	drawStrategy(s, r.Provider, &drawn)
+	removeUnsupported(r.Provider, &drawn)
 	if u.updateSpec(r, func(c *flaggerv1.Canary) {
 		a := c.Spec.Analysis
 		a.Iterations, a.Match, a.Mirror, a.MirrorWeight = drawn.Iterations, drawn.Match, drawn.Mirror, drawn.MirrorWeight

@@ -25,9 +25,9 @@ const (
 	OtherController sim.FaultClass = "other-controller" // the status is written as another controller would
 	SameTarget      sim.FaultClass = "same-target"
 	Strangers       sim.FaultClass = "strangers"
-	ChangeAlerts    sim.FaultClass = "change-alerts" // the provider of an alert may not exist
+	ChangeAlerts    sim.FaultClass = "change-alerts"    // the provider of an alert may not exist
 	RemoveReference sim.FaultClass = "remove-reference" // configuration or an autoscaler that the release requires
-	ManyPods        sim.FaultClass = "many-pods"     // so many that replacing the pods of a primary takes longer than the deadline
+	ManyPods        sim.FaultClass = "many-pods"        // so many that replacing the pods of a primary takes longer than the deadline
 )
 
 // users are the users of the workloads. They ship versions, change their minds, and edit objects that they should not edit.
@@ -51,7 +51,7 @@ var actions = []actors.Action[*users, *Release]{
 	{Class: actors.DeleteService, Do: func(p *users, r *Release, s *sim.Stream) {
 		p.UserClient.DeleteOf(r.Key, r.Apex+sim.Pick(s, "", "-primary", "-canary"), actors.ServiceKind)
 	}},
-	{Class: actors.DeleteRoute, Do: func(p *users, r *Release, _ *sim.Stream) { p.UserClient.DeleteRoute(r.Key, r.Apex, r.Provider) }},
+	{Class: actors.DeleteRoute, Do: (*users).deleteRoute},
 	{Class: actors.EditRouteWeights, Do: func(p *users, r *Release, s *sim.Stream) {
 		p.UserClient.EditRouteWeights(r.Key, r.Apex, r.Provider, r.isCanary, s)
 	}},

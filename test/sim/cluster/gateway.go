@@ -58,6 +58,7 @@ type replica struct {
 // view is what a replica knows of a release.
 type view struct {
 	route     *store.Version // of the provider's kind; nil: none
+	upstreams map[string]*store.Version
 	selectors map[string]map[string]any
 	slices    map[types.NamespacedName]*store.Version
 	traffic   Traffic
@@ -157,7 +158,7 @@ func (g *Gateway) observe(event any) {
 	}
 	e := write.Event
 	switch e.Kind {
-	case serviceKind, sliceKind, VirtualServiceKind, HTTPRouteKind, OpenShiftRouteKind, HTTPProxyKind, RouteTableKind, ServiceSplitterKind:
+	case serviceKind, sliceKind, VirtualServiceKind, HTTPRouteKind, OpenShiftRouteKind, HTTPProxyKind, RouteTableKind, ServiceSplitterKind, UpstreamKind:
 	default:
 		return
 	}
@@ -187,6 +188,8 @@ func (r Route) concerns(e *store.Event) bool {
 		return slices.Contains(r.services(), e.Key.Name)
 	case sliceKind:
 		return slices.Contains(r.services(), e.New.Meta().Labels[serviceLabel])
+	case UpstreamKind:
+		return r.kind() == RouteTableKind
 	default:
 		return e.Kind == r.kind() && e.Key.Name == r.Apex
 	}
@@ -233,6 +236,8 @@ func (v *view) update(kind schema.GroupKind, key types.NamespacedName, now *stor
 		}
 	case sliceKind:
 		v.slices[key] = now
+	case UpstreamKind:
+		v.upstreams[key.Name] = now
 	default:
 		v.route = now
 	}
@@ -256,7 +261,9 @@ func (g *Gateway) view(r *replica, route Route) *view {
 
 // newView returns a view with all existing objects.
 func (g *Gateway) newView(r *replica, route Route) *view {
-	v := &view{selectors: map[string]map[string]any{}, slices: map[types.NamespacedName]*store.Version{}}
+	v := &view{
+		selectors: map[string]map[string]any{}, slices: map[types.NamespacedName]*store.Version{}, upstreams: g.storedUpstreams(route),
+	}
 	r.views[route.Release] = v
 	v.route = g.world.Server.Peek(route.kind(), types.NamespacedName{Namespace: route.Namespace, Name: route.Apex})
 	for _, name := range route.services() {
@@ -266,6 +273,20 @@ func (g *Gateway) newView(r *replica, route Route) *view {
 		v.slices[slice.Key()] = slice
 	}
 	return v
+}
+
+// storedUpstreams returns the current Upstreams, by name.
+func (g *Gateway) storedUpstreams(route Route) map[string]*store.Version {
+	upstreams := map[string]*store.Version{}
+	if route.kind() != RouteTableKind {
+		return upstreams
+	}
+	for _, upstream := range g.world.Server.All(UpstreamKind) {
+		if upstream.Key().Namespace == route.Namespace {
+			upstreams[upstream.Key().Name] = upstream
+		}
+	}
+	return upstreams
 }
 
 // published returns the current EndpointSlices of a release.
@@ -278,7 +299,7 @@ func (g *Gateway) published(route Route) []*store.Version {
 // updateTraffic determines where requests are sent, and publishes a change.
 func (g *Gateway) updateTraffic(r *replica, route Route, v *view) {
 	now := Traffic{Release: route.Release, At: v.traffic.At, Replica: r.index}
-	rules := rulesOf(v.route)
+	rules := rulesOf(v.route, v.upstreams)
 	now.Routed = len(rules) > 0
 	if !now.Routed {
 		now.Weights = []Share{{Service: v.effectiveService(route), Weight: 100, via: route.Apex}}
@@ -456,7 +477,7 @@ func (g *Gateway) otherServiceAnswers(route Route, share Share) bool {
 
 // trafficRemoved returns when the stored route last stopped sending requests to a Service, or zero if it sends requests there.
 func (g *Gateway) trafficRemoved(route Route, share Share) time.Time {
-	written := rulesOf(g.world.Server.Peek(route.kind(), types.NamespacedName{Namespace: route.Namespace, Name: route.Apex}))
+	written := rulesOf(g.world.Server.Peek(route.kind(), types.NamespacedName{Namespace: route.Namespace, Name: route.Apex}), g.storedUpstreams(route))
 	for _, rule := range written {
 		if slices.ContainsFunc(rule.weights, func(w weight) bool { return w.service == share.via && w.share > 0 }) {
 			return time.Time{}

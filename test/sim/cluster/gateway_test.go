@@ -135,6 +135,38 @@ func TestReplicasApplyWeightsIndependently(t *testing.T) {
 	}
 }
 
+// TestUpstreamsNameTheirServices verifies that a replica of Gloo Edge sends requests to the Service that an Upstream names, also
+// after the Upstream changes.
+func TestUpstreamsNameTheirServices(t *testing.T) {
+	t.Parallel()
+	s := &stage{routes: []cluster.Route{cart("gloo")}}
+	to := func(service string) map[string]any {
+		return map[string]any{"kube": map[string]any{"serviceName": service, "serviceNamespace": "shop", "servicePort": int64(80)}}
+	}
+	check := func(s *stage, service string) {
+		for i, d := range s.gateway.Traffic(named("cart")) {
+			if d.Weight(service) != 100 {
+				t.Errorf("want all requests of replica %d sent to %s, got %v", i, service, d)
+			}
+		}
+	}
+	s.begin = func(s *stage) {
+		s.pair(2)
+		s.create(upstreams, "cart", to("cart-primary"))
+		s.create(routeTables, "cart", map[string]any{"routes": []any{map[string]any{
+			"routeAction": map[string]any{"multi": map[string]any{"destinations": []any{map[string]any{
+				"destination": map[string]any{"upstream": map[string]any{"name": "cart", "namespace": "shop"}}, "weight": int64(1),
+			}}}},
+		}}})
+		s.After(2*time.Minute, func() {
+			check(s, "cart-primary")
+			s.edit(upstreams, to("cart-canary"))
+		})
+	}
+	s.end = func(s *stage) { check(s, "cart-canary") }
+	s.playFaultFree(t)
+}
+
 func TestRouteWithoutPodsLosesRequests(t *testing.T) {
 	t.Parallel()
 	s := &stage{routes: []cluster.Route{cart("gatewayapi:v1")}}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,6 +17,7 @@ var (
 	RouteTableKind      = schema.GroupKind{Group: "gateway.solo.io", Kind: "RouteTable"}
 	ServiceResolverKind = schema.GroupKind{Group: "consul.hashicorp.com", Kind: "ServiceResolver"}
 	ServiceSplitterKind = schema.GroupKind{Group: "consul.hashicorp.com", Kind: "ServiceSplitter"}
+	UpstreamKind        = schema.GroupKind{Group: "gloo.solo.io", Kind: "Upstream"}
 )
 
 // WeightKinds are the kinds of the objects that contain weights.
@@ -23,6 +25,9 @@ var WeightKinds = []schema.GroupKind{VirtualServiceKind, HTTPRouteKind, OpenShif
 
 // SubsetKinds are the kinds of the objects that contain subsets of pods.
 var SubsetKinds = []schema.GroupKind{DestinationRuleKind, ServiceResolverKind}
+
+// RouterKinds are all kinds of objects that routers read.
+var RouterKinds = slices.Concat(WeightKinds, SubsetKinds, []schema.GroupKind{UpstreamKind})
 
 // routeKinds are the kinds of WeightKinds, by provider without its version.
 var routeKinds = map[string]schema.GroupKind{

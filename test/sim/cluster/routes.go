@@ -22,7 +22,8 @@ type weight struct {
 }
 
 // rulesOf returns the rules of a route. The first match applies; the last rule matches all requests.
-func rulesOf(v *store.Version) []rule {
+// upstreams are the Upstreams of Gloo Edge by name.
+func rulesOf(v *store.Version, upstreams map[string]*store.Version) []rule {
 	if v == nil {
 		return nil
 	}
@@ -35,7 +36,7 @@ func rulesOf(v *store.Version) []rule {
 	case HTTPProxyKind:
 		return contourRules(spec)
 	case RouteTableKind:
-		return glooRules(spec)
+		return glooRules(spec, upstreams)
 	case ServiceSplitterKind:
 		return consulRules(spec, v.Key().Name)
 	default:
@@ -77,13 +78,18 @@ func contourRules(spec map[string]any) []rule {
 	return rules
 }
 
-// glooRules returns the rules of a RouteTable, whose Upstreams have the names of their Services.
-func glooRules(spec map[string]any) []rule {
+// glooRules returns the rules of a RouteTable. An Upstream names its Service. Those that do not exist have the names of their
+// Services, as the ones that Gloo Edge discovers may have.
+func glooRules(spec map[string]any, upstreams map[string]*store.Version) []rule {
 	var rules []rule
 	for _, one := range objects(spec, "routes") {
 		var r rule
 		for _, to := range objects(object(one, "routeAction", "multi"), "destinations") {
-			r.weights = append(r.weights, weight{text(object(to, "destination", "upstream"), "name"), number(to, "weight", 0)})
+			service := text(object(to, "destination", "upstream"), "name")
+			if upstream := upstreams[service]; upstream != nil {
+				service = text(object(upstream.Content(), "spec", "kube"), "serviceName")
+			}
+			r.weights = append(r.weights, weight{service, number(to, "weight", 0)})
 		}
 		rules = append(rules, r)
 	}

@@ -47,12 +47,13 @@ var (
 	openShiftRoutes  = schema.GroupVersionKind{Group: "route.openshift.io", Version: "v1", Kind: "Route"}
 	httpProxies      = schema.GroupVersionKind{Group: "projectcontour.io", Version: "v1", Kind: "HTTPProxy"}
 	routeTables      = schema.GroupVersionKind{Group: "gateway.solo.io", Version: "v1", Kind: "RouteTable"}
+	upstreams        = schema.GroupVersionKind{Group: "gloo.solo.io", Version: "v1", Kind: "Upstream"}
 	serviceSplitters = schema.GroupVersionKind{Group: "consul.hashicorp.com", Version: "v1alpha1", Kind: "ServiceSplitter"}
 )
 
 var definitions = sync.OnceValues(func() (*store.Definitions, error) {
 	var kinds []schema.GroupKind
-	for _, kind := range []schema.GroupVersionKind{virtualService, httpRoutes, openShiftRoutes, httpProxies, routeTables, serviceSplitters} {
+	for _, kind := range []schema.GroupVersionKind{virtualService, httpRoutes, openShiftRoutes, httpProxies, routeTables, upstreams, serviceSplitters} {
 		kinds = append(kinds, kind.GroupKind())
 	}
 	return store.Routes(context.Background(), kinds...)

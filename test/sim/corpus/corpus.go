@@ -26,6 +26,8 @@ type Entry struct {
 	Seed uint64
 	// Only are the faults and actions that occur; nil: all that are drawn.
 	Only []string
+	// Without are the faults and actions that do not occur, although they are drawn: they were added after the run found the defect.
+	Without []string
 	// FaultDuration is how long its faults last; zero: the duration is drawn from the seed.
 	FaultDuration time.Duration
 	// Description describes the defect.
@@ -53,7 +55,7 @@ func All() ([]Entry, error) {
 	return entries, nil
 }
 
-// parse parses one file. Its first line is `api=rollout seed=… only=a#1,b#2 lasts=20m`, of which only the seed is required.
+// parse parses one file. Its first line is `api=rollout seed=… only=a#1,b#2 without=c#1 lasts=20m`, of which only the seed is required.
 func parse(name, text string) (Entry, error) {
 	first, description, _ := strings.Cut(text, "\n")
 	entry := Entry{Name: name, Description: strings.TrimSpace(description)}
@@ -67,10 +69,12 @@ func parse(name, text string) (Entry, error) {
 			entry.Seed, err = strconv.ParseUint(value, 10, 64)
 		case "only":
 			entry.Only = strings.Split(value, ",")
+		case "without":
+			entry.Without = strings.Split(value, ",")
 		case "lasts":
 			entry.FaultDuration, err = time.ParseDuration(value)
 		default:
-			err = fmt.Errorf("unknown field %q: want api, seed, only or lasts", field)
+			err = fmt.Errorf("unknown field %q: want api, seed, only, without or lasts", field)
 		}
 		if err != nil {
 			return entry, err

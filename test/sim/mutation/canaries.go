@@ -38,10 +38,22 @@ var Canaries = []Mutant{
 		"case observed:", "case false:", 0,
 	},
 	{
+		"swapped Upstreams",
+		"I1",
+		"internal/traffic/gloo/gloo.go",
+		"[]string{primaryUpstream: t.StableService, canaryUpstream: t.CanaryService}", "[]string{primaryUpstream: t.CanaryService, canaryUpstream: t.StableService}", 0,
+	},
+	{
 		"weights beyond the plan",
 		"I2",
 		"internal/canary/weights.go",
 		"return min(current+p.StepWeight, max(p.MaxWeight, current))", "return min(current+p.StepWeight+1, 100)", 1,
+	},
+	{
+		"an HTTPProxy whose weights do not add up",
+		"I2",
+		"internal/traffic/contour/routes.go",
+		"service(t, t.StableService, release.Total-canary)", "service(t, t.StableService, release.Total)", 0,
 	},
 	{
 		"answers of earlier windows count",
@@ -105,6 +117,12 @@ var Canaries = []Mutant{
 		"internal/workload/scale.go",
 		"\terr := d.updateObject(ctx, obj, d.templateKind.withReplicas(obj, replicas))\n",
 		"\twithReplicas := d.templateKind.withReplicas(obj, replicas)\n\twithReplicas.SetLabels(map[string]string{\"withReplicas\": \"true\"})\n\terr := d.updateObject(ctx, obj, withReplicas)\n", 1,
+	},
+	{
+		"a user's fields in the routes of an HTTPProxy",
+		"I8",
+		"internal/traffic/contour/contour.go",
+		"return role(t, was) == role(t, now)", "return role(t, was) == role(t, now)+\"x\"", 0,
 	},
 	{
 		"status before effects",

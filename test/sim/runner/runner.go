@@ -65,6 +65,8 @@ type Selection struct {
 	Seed uint64
 	// Only are the only faults and actions that occur; nil: all that are drawn.
 	Only []string
+	// Without are faults and actions that do not occur although they are drawn.
+	Without []string
 	// FaultDuration is how long faults last; zero: drawn.
 	FaultDuration time.Duration
 	// FullTrace retains the whole trace.
@@ -73,14 +75,14 @@ type Selection struct {
 
 // SelectEntry selects the run of an entry of the regression corpus.
 func SelectEntry(e corpus.Entry) Selection {
-	return Selection{API: e.API, Seed: e.Seed, Only: e.Only, FaultDuration: e.FaultDuration}
+	return Selection{API: e.API, Seed: e.Seed, Only: e.Only, Without: e.Without, FaultDuration: e.FaultDuration}
 }
 
 // Run executes one run that is drawn from a seed.
 func Run(selection Selection) sim.Result {
 	a := apis[cmp.Or(selection.API, Canary)]
 	o := a.options(selection.Seed)
-	o.FullTrace, o.FaultDuration = selection.FullTrace, selection.FaultDuration
+	o.FullTrace, o.FaultDuration, o.Without = selection.FullTrace, selection.FaultDuration, selection.Without
 	if selection.Only != nil {
 		o.Only = map[string]bool{}
 		for _, name := range selection.Only {
