@@ -284,7 +284,7 @@ func (r *Release) nameApprovals() {
 	}
 	for _, g := range approvals {
 		if g.AwaitsApproval() {
-			g.UserAction = fmt.Sprintf("serin approve %s/%s %s -n %s", strings.ToLower(string(r.Kind)), r.Name, g.Name, r.Namespace)
+			g.UserAction = fmt.Sprintf("serin approve %s/%s %s -n %s", strings.ToLower(string(r.Kind)), r.Name, shellWord(g.Name), r.Namespace)
 		}
 	}
 }
