@@ -95,29 +95,39 @@ func rolloutRelease(object *argov1.Rollout, set *appsv1.ReplicaSet, runs []argov
 	case hash == status.CurrentPodHash:
 		r.Result = InProgress
 	}
-	if cause := failedAnalysis(hash, runs); cause != nil && r.Result != string(release.EndingPromoted) {
+	if r.Result == string(release.EndingPromoted) || r.Result == InProgress { // a retry has the failed runs of the earlier attempts
+		return r
+	}
+	if cause := failedAnalysis(hash, runs); cause != nil {
 		r.Result, r.Cause = string(release.EndingFailed), cause
 	}
 	return r
 }
 
-// failedAnalysis returns the failure of an AnalysisRun of a revision; nil: none failed.
+// failedAnalysis returns the failure of the newest failed AnalysisRun of a revision; nil: none failed.
 func failedAnalysis(hash string, runs []argov1.AnalysisRun) *flaggerv1.ReleaseCause {
+	var newest *argov1.AnalysisRun
 	for i := range runs {
 		run := &runs[i]
-		if run.Labels[argov1.PodTemplateHashLabel] != hash || run.Status.Phase != argov1.AnalysisPhaseFailed && run.Status.Phase != argov1.AnalysisPhaseError {
-			continue
+		if run.Labels[argov1.PodTemplateHashLabel] == hash && isFailed(run.Status.Phase) && (newest == nil || newest.CreationTimestamp.Before(&run.CreationTimestamp)) {
+			newest = run
 		}
-		cause := &flaggerv1.ReleaseCause{Message: cmp.Or(run.Status.Message, fmt.Sprintf("AnalysisRun %s: %s", run.Name, run.Status.Phase))}
-		for j := range run.Spec.Metrics {
-			metric := &run.Spec.Metrics[j]
-			if result := metricResult(run, metric.Name); result.Phase == argov1.AnalysisPhaseFailed || result.Phase == argov1.AnalysisPhaseError {
-				gate := newMetricGate(metric, result, release.Fail)
-				cause.Gate, cause.Value, cause.Limit, cause.Query = result.Name, gate.Value, gate.Limit, analysis.ResolvedQuery(result)
-				break
-			}
-		}
-		return cause
 	}
-	return nil
+	if newest == nil {
+		return nil
+	}
+	cause := &flaggerv1.ReleaseCause{Message: cmp.Or(newest.Status.Message, fmt.Sprintf("AnalysisRun %s: %s", newest.Name, newest.Status.Phase))}
+	for i := range newest.Spec.Metrics {
+		metric := &newest.Spec.Metrics[i]
+		if result := metricResult(newest, metric.Name); isFailed(result.Phase) && !result.DryRun {
+			gate := newMetricGate(metric, result, release.Fail)
+			cause.Gate, cause.Value, cause.Limit, cause.Query = result.Name, gate.Value, gate.Limit, analysis.ResolvedQuery(result)
+			break
+		}
+	}
+	return cause
+}
+
+func isFailed(phase argov1.AnalysisPhase) bool {
+	return phase == argov1.AnalysisPhaseFailed || phase == argov1.AnalysisPhaseError
 }
