@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/serin-dev/serin/internal/cli/view"
 )
 
 // formats are the functions that format findings, by the value of --output.
@@ -50,10 +52,12 @@ func (f Finding) text() string {
 	return message
 }
 
+// formatText returns one line for each finding. Names and fields of manifests are unknown texts, and must neither begin another line,
+// which a CI system may take for a command, nor control the terminal.
 func formatText(findings []Finding) (string, error) {
 	var out strings.Builder
 	for _, f := range findings {
-		fmt.Fprintf(&out, "%s:%d:%d: %s: %s (%s)\n", f.File, f.Line, f.Column, f.Severity, f.text(), f.Rule)
+		fmt.Fprintf(&out, "%s:%d:%d: %s: %s (%s)\n", view.SingleLine(f.File), f.Line, f.Column, f.Severity, view.SingleLine(f.text()), f.Rule)
 	}
 	return out.String(), nil
 }
@@ -78,7 +82,7 @@ func formatGitHub(findings []Finding) (string, error) {
 	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
 	var out strings.Builder
 	for _, f := range findings {
-		fmt.Fprintf(&out, "::%s file=%s,line=%d,col=%d,title=%s::%s\n", f.Severity, property.Replace(f.File), f.Line, f.Column, property.Replace(f.Rule), message.Replace(f.text()))
+		fmt.Fprintf(&out, "::%s file=%s,line=%d,col=%d,title=%s::%s\n", f.Severity, property.Replace(view.PlainText(f.File)), f.Line, f.Column, property.Replace(f.Rule), message.Replace(view.SingleLine(f.text())))
 	}
 	return out.String(), nil
 }

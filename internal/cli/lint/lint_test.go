@@ -3,8 +3,10 @@ package lint_test
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/cockroachdb/datadriven"
 
@@ -84,6 +86,29 @@ func TestFormatsWithoutFindings(t *testing.T) {
 		got, err := lint.Format(format, nil)
 		if err != nil || !strings.Contains(got, want) || want == "" && got != "" {
 			t.Errorf("%s: %q, %v, want %q", format, got, err, want)
+		}
+	}
+}
+
+// TestManifestsCannotForgeOutput: the names and fields of a manifest neither begin a line of the output nor control the terminal.
+func TestManifestsCannotForgeOutput(t *testing.T) {
+	const manifest = `{"apiVersion": "flagger.app/v1beta1", "kind": "Canary", "metadata": {"name": "cart\n::error file=x::forged\u001b[31m"},
+		"spec": {"forged\r\n::warning::field\u009b2J\u202e": 1}}`
+	findings, err := lint.Lint(t.Context(), []lint.Input{{Name: "a\n::error::file\x1b[1m.yaml", Text: []byte(manifest)}}, options())
+	if err != nil || len(findings) == 0 {
+		t.Fatalf("%d findings, %v", len(findings), err)
+	}
+	for format, begin := range map[string]*regexp.Regexp{
+		"text": regexp.MustCompile(`^a ::error::file.*:\d+:\d+: (error|warning): `), "github": regexp.MustCompile(`^::(error|warning) file=a%0A%3A%3Aerror%3A%3Afile.*,line=\d+,`),
+	} {
+		text, err := lint.Format(format, findings)
+		if err != nil || !strings.Contains(text, "forged") {
+			t.Errorf("%s: %q, %v", format, text, err)
+		}
+		for line := range strings.Lines(text) {
+			if line = strings.TrimSuffix(line, "\n"); !begin.MatchString(line) || strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) {
+				t.Errorf("%s: forged line %q", format, line)
+			}
 		}
 	}
 }

@@ -58,6 +58,6 @@ func EventLine(r *explain.Release, e explain.Event) string {
 }
 
 // WithTime prepends the time of day to a line without styles, and removes the control characters from it.
-func WithTime(now time.Time, line string) string { return timeOfDay(now) + " " + singleLine(line) }
+func WithTime(now time.Time, line string) string { return timeOfDay(now) + " " + SingleLine(line) }
 
 func timeOfDay(t time.Time) string { return t.UTC().Format(time.TimeOnly) + "Z" }

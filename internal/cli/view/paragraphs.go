@@ -8,7 +8,7 @@ func WrapParagraphs(paragraphs []string, columns int, p Paint) string {
 	var b strings.Builder
 	for i, paragraph := range paragraphs {
 		text := strings.TrimLeft(paragraph, " ")
-		paragraph = paragraph[:len(paragraph)-len(text)] + singleLine(text)
+		paragraph = paragraph[:len(paragraph)-len(text)] + SingleLine(text)
 		if strings.HasPrefix(paragraph, "  ") {
 			b.WriteString(p.styled(cyan, paragraph) + "\n")
 			continue

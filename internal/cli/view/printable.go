@@ -25,7 +25,7 @@ func printable[T any](document T) T {
 func isPrintable(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.String:
-		return singleLine(v.String()) == v.String()
+		return SingleLine(v.String()) == v.String()
 	case reflect.Pointer:
 		return v.IsNil() || isPrintable(v.Elem())
 	case reflect.Slice:
@@ -50,7 +50,7 @@ func copyPrintable(out, v reflect.Value) {
 	out.Set(v)
 	switch v.Kind() {
 	case reflect.String:
-		out.SetString(singleLine(v.String()))
+		out.SetString(SingleLine(v.String()))
 	case reflect.Pointer:
 		if !v.IsNil() {
 			out.Set(reflect.New(v.Type().Elem()))
@@ -74,8 +74,8 @@ func copyPrintable(out, v reflect.Value) {
 	}
 }
 
-// singleLine returns a text on one line, without control characters and with single blanks.
-func singleLine(text string) string {
+// SingleLine returns a text on one line, without control characters and with single blanks.
+func SingleLine(text string) string {
 	if isPlain(text) {
 		return text
 	}
