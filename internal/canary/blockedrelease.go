@@ -39,7 +39,7 @@ func decideBlockedRelease(s Snapshot) (Decision, bool) {
 	case IsFinalising(s.Status):
 		return Decision{}, false
 	case s.isReverting() && (valid || intent != ""):
-		return rollBack(s, nil), !rollbackImpossible(s)
+		return rollBack(s, apexRestored(s)), !rollbackImpossible(s)
 	case s.hasCommand(CommandAbort):
 		return rollBackOnCommand(s), true
 	case !s.canaryHasTraffic(), s.Status.Phase == flaggerv1.CanaryPhasePromoting, s.primaryHasNewTemplate():
@@ -49,4 +49,14 @@ func decideBlockedRelease(s Snapshot) (Decision, bool) {
 	}
 	ready := release.EvaluateGates(s, canaryReady)
 	return awaitCanaryReady(s, ready, nil), ready.Verdict() != release.Pass
+}
+
+// apexRestored returns the effect that makes the Service that clients call select the primary again, if it was changed while the
+// release was blocked: a rollback removes the pods that it selects. Otherwise the Service, which the problem may be about, is not
+// needed.
+func apexRestored(s Snapshot) []release.Effect {
+	if !targetReceivesApexTraffic(s) {
+		return nil
+	}
+	return []release.Effect{ServicesExist{Apex: true}}
 }

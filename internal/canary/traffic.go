@@ -78,13 +78,15 @@ func (s *Snapshot) previousProviderRoutes() bool {
 }
 
 // trafficEnded are the effects with which the canary loses its traffic: at the provider that routes the traffic of the run, if the
-// plan names another one by now, and at that of the plan. A plan that became invalid with its new provider never had a route.
+// plan names another one by now, and at that of the plan. A plan that became invalid with its new provider never had a route, so one
+// that exists is another's; it matters only if it sends requests to the canary.
 func trafficEnded(s Snapshot) []release.Effect {
 	var effects []release.Effect
 	if previous := s.routingProvider(); previous != "" {
 		effects = append(effects, TrafficWeight{Provider: previous})
 	}
-	if s.Plan.HasRouter && (len(effects) == 0 || len(s.Plan.ValidationErrors) == 0) {
+	routed := s.isRouteObserved() && (s.Route.Canary > 0 || s.Route.Mirrored)
+	if s.Plan.HasRouter && (len(effects) == 0 || len(s.Plan.ValidationErrors) == 0 || routed) {
 		effects = append(effects, TrafficWeight{})
 	}
 	return effects
