@@ -119,6 +119,8 @@ type Release struct {
 	// invalid is set while the spec is invalid, createdInvalid if it was created so. validSpec is the repaired spec.
 	invalid, createdInvalid bool
 	validSpec               flaggerv1.CanarySpec
+	// awaited is an edit of the spec that users make at a moment of the next release; nil: none.
+	awaited *awaitedEdit
 	// unrepaired is set once faults have ended if users do not restore what the release requires until it was observed without it.
 	unrepaired bool
 }

@@ -110,6 +110,8 @@ func (c *routeChanges) plannedWeights(event any) []oracle.WeightChange {
 	switch {
 	case h.after.problem != "" && h.before.problem == "":
 		change.Problem = fmt.Sprintf("%s: canary %d, primary %d", h.after.problem, h.after.canary, h.after.primary)
+	case h.before.matched && !h.after.matched && h.before.canary > 0 && h.after.canary > 0 && !r.route.changedByOthers.After(c.OldestView()) && !c.JustStarted(h.Actor):
+		change.Problem = fmt.Sprintf("in phase %q the weight %d, which was that of matching requests, became %d for all requests", r.phase(), h.before.canary, h.after.canary)
 	case !h.after.found || weight == 0 || c.mayBeOutdated(h.Actor, r) || r.statusOverwritten.After(c.OldestView()): // the process may not have observed the phase that a user wrote
 		change.Allowed = true
 	case weight < before:
@@ -173,6 +175,8 @@ func (c *canaryPods) scaleDowns(event any) []oracle.ScaleDown {
 	r := h.record
 	down := oracle.ScaleDown{Release: r.Name(), What: fmt.Sprintf("the canary went from %d to %d pods", h.previousReplicas, h.replicas)}
 	switch {
+	case r.formerTraffic(c.OldestView()) > 0 && !c.JustStarted(h.Actor):
+		down.HasTraffic = true
 	case r.route.canary > 0 && c.JustStarted(h.Actor): // its first list of routes may be older than a change by a user
 	case r.route.canary > 0 && !r.route.changedByOthers.After(c.OldestView()) && !r.route.outdatedWrite.After(c.OldestView()):
 		down.HasTraffic = true

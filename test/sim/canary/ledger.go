@@ -157,6 +157,7 @@ func (l *ledger) Record(event any) {
 			l.clocksDiffered = l.Now()
 		}
 		records.recordConfig(h)
+		records.recordFormerRoute(h)
 	case canaryWritten:
 		records.recordCanary(h)
 	case routeWritten:
@@ -359,6 +360,10 @@ func (c *recorder) recordCanary(h canaryWritten) {
 		c.Add(r.Key, r.UID, r)
 	}
 	old := r.canary
+	var routeKind schema.GroupKind
+	if old != nil {
+		routeKind = r.routeKind()
+	}
 	r.object, r.canary, r.status, r.changed = h.New, h.After, &h.After.Status, c.Now()
 	if old == nil || !sameTarget(old.Spec.TargetRef, h.After.Spec.TargetRef) {
 		r.targetSince = c.Now()
@@ -368,6 +373,7 @@ func (c *recorder) recordCanary(h canaryWritten) {
 		c.updateReadiness(r, &r.target)
 		c.updateReadiness(r, &r.primary)
 		c.indexObjects()
+		c.recordProvider(r, routeKind)
 		c.recordExistingRoute(r)
 		r.SetSuspended(h.After.Spec.Suspend, c.Now())
 	}

@@ -91,7 +91,8 @@ func (r *record) weightsIn(e *store.Event) weights {
 func (r *record) weightsOf(v *store.Version) weights {
 	primary, canary := r.apexName()+primarySuffix, r.apexName()+"-canary"
 	var out weights
-	for _, destinations := range actors.Destinations(v.Content()) {
+	rules, ordered := actors.Destinations(v.Content()), v.Kind() == cluster.HTTPRouteKind || v.Kind() == cluster.VirtualServiceKind
+	for i, destinations := range rules {
 		var split weights
 		sum := 0
 		for _, to := range destinations {
@@ -111,7 +112,7 @@ func (r *record) weightsOf(v *store.Version) weights {
 			}
 		}
 		if split.found {
-			out.found, out.canary, out.primary = true, split.canary, split.primary
+			out.found, out.canary, out.primary, out.matched = true, split.canary, split.primary, ordered && i < len(rules)-1
 			if sum != 100 {
 				out.problem = "the weights of a rule do not add up to 100"
 			}

@@ -72,6 +72,7 @@ type record struct {
 	target      workloadState
 	primary     workloadState
 	route       routeState
+	former      map[schema.GroupKind]formerRoute // by the kind of the route
 
 	run  *run
 	runs int
@@ -140,6 +141,8 @@ type window struct {
 type weights struct {
 	found, mirrored bool
 	canary, primary int
+	// matched means that the weight of the canary applies only to requests that match, as in an A/B test.
+	matched bool
 	// problem describes why the weights are invalid; empty: they are valid.
 	problem string
 }

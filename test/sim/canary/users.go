@@ -27,6 +27,7 @@ const (
 	Strangers       sim.FaultClass = "strangers"
 	ChangeAlerts    sim.FaultClass = "change-alerts"    // the provider of an alert may not exist
 	RemoveReference sim.FaultClass = "remove-reference" // configuration or an autoscaler that the release requires
+	EditDuring      sim.FaultClass = "edit-during"      // the match, the steps or the provider, at a moment of a release
 	ManyPods        sim.FaultClass = "many-pods"        // so many that replacing the pods of a primary takes longer than the deadline
 )
 
@@ -64,6 +65,7 @@ var actions = []actors.Action[*users, *Release]{
 	{Class: SameTarget, Do: (*users).createSecondCanary},
 	{Class: ChangeAlerts, Do: (*users).changeAlerts},
 	{Class: RemoveReference, Do: (*users).removeReference},
+	{Class: EditDuring, Do: (*users).editDuringRelease},
 }
 
 // observe receives every event.
@@ -81,6 +83,7 @@ func (u *users) observe(event any) {
 		u.After(2*time.Second, recreate)
 	}
 	u.repairObserved(written)
+	u.editAtMoment(written)
 	u.Continue()
 }
 

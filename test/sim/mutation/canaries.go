@@ -56,6 +56,12 @@ var Canaries = []Mutant{
 		"service(t, t.StableService, release.Total-canary)", "service(t, t.StableService, release.Total)", 0,
 	},
 	{
+		"the weight of matching requests applied to all",
+		"I2",
+		"internal/canary/steadystate.go",
+		"if s.Plan.HasRouter && !s.routeHasOtherMatches() {", "if s.Plan.HasRouter {", 0,
+	},
+	{
 		"answers of earlier windows count",
 		"I3",
 		"internal/canary/queries.go",
