@@ -105,6 +105,12 @@ var Canaries = []Mutant{
 		"e := s.edit().addEffects(effects...).addEffects(trafficEnded(s)...).addStamps(", "e := s.edit().addEffects(effects...).addEffects(TargetScaledToZero{}).addEffects(trafficEnded(s)...).addStamps(", 6,
 	},
 	{
+		"traffic that remains at the previous provider",
+		"I5",
+		"internal/canary/traffic.go",
+		"if previous := s.routingProvider(); previous != \"\" {\n", "if previous := s.routingProvider(); previous != \"\" && s.Deleting {\n", 0,
+	},
+	{
 		"primary updated at the start",
 		"I6",
 		"internal/canary/begin.go",
