@@ -41,7 +41,9 @@ func argoRolloutsWatch(t *testing.T, objects ...client.Object) *watching.OtherCo
 }
 
 // permitAll is an UpdatePermission: every service account has the permission.
-func permitAll(context.Context, othercontroller.Account, watching.Resource, string) (bool, error) { return true, nil }
+func permitAll(context.Context, othercontroller.Account, watching.Resource, string) (bool, error) {
+	return true, nil
+}
 
 func argoRolloutsDeployment(namespace string, ready int32) *appsv1.Deployment {
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "argo-rollouts"}}

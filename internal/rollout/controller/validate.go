@@ -64,7 +64,7 @@ func (o *Observer) validateAnalyses(ctx context.Context, s *observation) (field.
 		case err != nil:
 			return nil, fmt.Errorf("read the analysis templates of Rollout %s: %w", s.key(), err)
 		case problem != nil:
-			return field.ErrorList{problem}, nil
+			return field.ErrorList{problem}, nil //nolint:nilerr // part of the snapshot
 		}
 	}
 	for path, refs := range experimentTemplates(s.spec.Strategy) {
