@@ -733,6 +733,30 @@ topologySpreadConstraints:
 	})
 }
 
+// TestTheDashboardIsNotRoot: with plugins.uid, the controller has to run as root, and only the controller.
+func TestTheDashboardIsNotRoot(t *testing.T) {
+	rendered, _ := render(t, `
+dashboard: {enabled: true, tlsSecret: dashboard-tls}
+plugins: {enabled: true, uid: 1000}
+podSecurityContext: {runAsNonRoot: false, runAsUser: 0}
+securityContext: {context: {capabilities: {add: [SETUID, SETGID, CHOWN, DAC_OVERRIDE, KILL]}}}
+`)
+	users := map[string]int64{}
+	for _, object := range rendered {
+		if object.GetKind() != "Deployment" {
+			continue
+		}
+		pod := convert[appsv1.Deployment](t, object).Spec.Template.Spec
+		users[object.GetName()] = *pod.SecurityContext.RunAsUser
+		if added := pod.Containers[0].SecurityContext.Capabilities.Add; object.GetName() == "serin-dashboard" && len(added) > 0 {
+			t.Errorf("the dashboard has the capabilities %v", added)
+		}
+	}
+	if diff := cmp.Diff(map[string]int64{"serin": 0, "serin-dashboard": 65532}, users); diff != "" {
+		t.Errorf("users of the pods (-want +got):\n%s", diff)
+	}
+}
+
 // testDashboard checks that the dashboard has no permissions of its own, and serves with TLS only.
 func testDashboard(t *testing.T) {
 	if _, _, err := chart.Render(folder, "dashboard: {enabled: true}", "serin-system"); err == nil || !strings.Contains(err.Error(), "kubernetes.io/tls") {
