@@ -24,6 +24,9 @@ func continueBlockedRelease(s Snapshot, gates release.Gates) (Decision, bool) {
 	if len(changedConditions(s.Status, blocked.Status)) > 0 {
 		d.Wake = s.Now
 	}
+	if s.canaryHasTraffic() && s.Workload.Target.Endpoints.NoService && len(s.Plan.ValidationErrors) == 0 {
+		d.Effects = append([]release.Effect{ServicesExist{}}, d.Effects...) // users receive errors until the Service exists again
+	}
 	d.Gates, d.Events = slices.Concat(gates, d.Gates), slices.Concat(blocked.Events, d.Events)
 	i := slices.IndexFunc(blocked.Status.Conditions, func(c flaggerv1.CanaryCondition) bool { return c.Type == flaggerv1.ConditionBlocked })
 	at := min(i, len(d.Status.Conditions)) // where it was, so that the order does not change

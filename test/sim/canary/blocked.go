@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/test/sim/store"
 )
 
 // This file contains what docs/gates.md documents about releases that are blocked until a user corrects something.
@@ -17,7 +18,7 @@ func (r *record) isBlocked() bool { return blockedReason(r.canary) != "" }
 
 // isStopped reports whether a release is blocked, and nothing happens until a user repairs it.
 func (r *record) isStopped() bool {
-	return r.isBlocked() && (r.target.version == nil || !continuesBlocked(r.canary, r.target.ready.True))
+	return r.isBlocked() && (r.target.version == nil || r.primary.version == nil || !continuesBlocked(r.canary, r.target.ready.True))
 }
 
 // blockedReason returns the reason of the condition Blocked, or "" if a Canary is not blocked.
@@ -31,7 +32,7 @@ func blockedReason(c *flaggerv1.Canary) string {
 	return c.Status.Conditions[i].Reason
 }
 
-// continuesBlocked reports whether a blocked release whose target exists must still be observed or rolled back. A rollback that
+// continuesBlocked reports whether a blocked release whose workloads exist must still be observed or rolled back. A rollback that
 // has begun continues. During the analysis, a canary with traffic is rolled back if it is not ready, or if its checks fail, unless
 // the plan is invalid.
 func continuesBlocked(c *flaggerv1.Canary, canaryReady bool) bool {
@@ -55,6 +56,8 @@ func (k *Canaries) isStopped(c *flaggerv1.Canary) bool {
 	if blockedReason(c) == "" {
 		return false
 	}
-	target := k.World.Server.Peek(schema.GroupKind{Group: "apps", Kind: c.Spec.TargetRef.Kind}, types.NamespacedName{Namespace: c.Namespace, Name: c.Spec.TargetRef.Name})
-	return target == nil || !continuesBlocked(c, k.Cluster.Ready(c.Namespace, c.Spec.TargetRef.Name) > 0)
+	workload := func(name string) *store.Version {
+		return k.World.Server.Peek(schema.GroupKind{Group: "apps", Kind: c.Spec.TargetRef.Kind}, types.NamespacedName{Namespace: c.Namespace, Name: name})
+	}
+	return workload(c.Spec.TargetRef.Name) == nil || workload(c.Spec.TargetRef.Name+primarySuffix) == nil || !continuesBlocked(c, k.Cluster.Ready(c.Namespace, c.Spec.TargetRef.Name) > 0)
 }

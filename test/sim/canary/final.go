@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/store"
 )
@@ -26,7 +27,7 @@ func (k *Canaries) maskCookies(final string) string {
 // normalizeFinal removes the volatile parts of an object, and the parts of a Canary's status that Flagger's API does not
 // define.
 func normalizeFinal(kind schema.GroupKind, version *store.Version) map[string]any {
-	object := actors.WithoutVolatile(version, []string{"flagger-id", "kubectl.kubernetes.io/restartedAt"})
+	object := actors.WithoutVolatile(version, []string{"flagger-id", "kubectl.kubernetes.io/restartedAt", canary.CommandAnnotation})
 	status, _ := object["status"].(map[string]any)
 	switch kind {
 	case canaryKind:

@@ -1,6 +1,7 @@
 package canary
 
 import (
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -161,6 +162,19 @@ func onlyNodeSelectorChanged(h oracle.Write) bool {
 // isControlledByCanary reports whether a Canary controls an object.
 func isControlledByCanary(v *store.Version) bool {
 	return actors.ControllerOf(v.Meta()).Kind == flaggerv1.CanaryKind
+}
+
+// originalAnnotation is the documented annotation with the state that an object had before its release.
+const originalAnnotation = "serin.dev/original"
+
+// belongsToOther reports whether the state that an object had before its release names another Canary, which may be gone: only
+// that one restores the object.
+func belongsToOther(v *store.Version, r *record) bool {
+	var original struct {
+		Canary string `json:"canary"`
+	}
+	text := v.Meta().Annotations[originalAnnotation]
+	return text != "" && json.Unmarshal([]byte(text), &original) == nil && original.Canary != r.Key.String()
 }
 
 // publicPart returns the part of an object that must not contain secrets. Users may write secrets into the spec of a Canary.

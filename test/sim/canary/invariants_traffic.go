@@ -312,7 +312,7 @@ func (c *restoration) checkFinalizerRemoval(h canaryWritten) {
 	}
 	apex := c.World.Server.Peek(actors.ServiceKind, namespacedName(r, r.apexName()))
 	route := oracle.KeyOf(r.routeKind(), namespacedName(r, r.apexName()))
-	if v := c.World.Server.Peek(route.Kind, route.Key); v != nil && !isControlledByCanary(v) && r.weightsOf(v).found && c.Objects[route].Unchanged(c.OldestView()) {
+	if v := c.World.Server.Peek(route.Kind, route.Key); v != nil && !isControlledByCanary(v) && !belongsToOther(v, r) && r.weightsOf(v).found && c.Objects[route].Unchanged(c.OldestView()) {
 		c.Violate("I16", r.Name(), "the finalizer was removed although %s %s still routes to the canary", route.Kind.Kind, route.Key.Name)
 	}
 	switch {
