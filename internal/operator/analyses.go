@@ -55,7 +55,7 @@ func (p process) serveAnalyses(ctx context.Context, own cluster.Cluster, plugins
 	measureInShard := func(ctx context.Context, key queryrunner.Key, query release.Query) release.Answer {
 		return measurer.Measure(p.shards.held().Context(ctx, key.Namespace), key, query)
 	}
-	queries := queryrunner.NewConcurrent(clk, maxConcurrentQueries, concurrentMeasurements, measureInShard, queue.AddSoon)
+	queries := queryrunner.NewConcurrent(clk, maxConcurrentQueries, concurrentMeasurements, measureInShard, queue.AddAnswered)
 	queries.RequirePermission(p.mayQuery)
 	if err := p.mgr.Add(replicaRunnable{queries.Run}); err != nil {
 		return fmt.Errorf("add the query runner of AnalysisRuns: %w", err)

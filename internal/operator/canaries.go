@@ -8,7 +8,6 @@ import (
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -68,7 +67,7 @@ func (p process) wireCanaryController(endpointsUnread string, otherController *w
 		MetricsServer: f.MetricsServer, Provider: settings.Provider, NoCrossNamespace: f.NoCrossNamespaceRefs, Telemetry: p.metrics,
 	}
 	queue := &reconciler.Queue{}
-	queries := queryrunner.NewPooled(clk, maxConcurrentQueries, controller.Pool, sender.Send, func(key types.NamespacedName) { queue.Add(key) })
+	queries := queryrunner.NewPooled(clk, maxConcurrentQueries, controller.Pool, sender.Send, queue.AddAnswered)
 	queries.RequirePermission(p.mayQuery)
 	reporter, err := p.newReporter(restricted, trusted, hooks)
 	if err != nil {

@@ -103,7 +103,7 @@ func (p process) newStepPlugins(host *plugin.Host, queue *reconciler.Queue) (*co
 	if host == nil {
 		return nil, nil
 	}
-	plugins := controller.NewStepPlugins(host, clock.RealClock{}, queue.AddSoon)
+	plugins := controller.NewStepPlugins(host, clock.RealClock{}, queue.AddAnswered)
 	plugins.Calls.RequirePermission(p.mayQuery)
 	if err := p.mgr.Add(replicaRunnable{plugins.Calls.Run}); err != nil {
 		return nil, fmt.Errorf("add the query runner of step plugins: %w", err)
@@ -116,7 +116,7 @@ func (p process) newRouterPlugins(host *plugin.Host, routers traffic.Registry, q
 	if host == nil {
 		return nil, nil
 	}
-	plugins := controller.NewRouterPlugins(host, routers.BuiltInPlugins(), clock.RealClock{}, queue.AddSoon)
+	plugins := controller.NewRouterPlugins(host, routers.BuiltInPlugins(), clock.RealClock{}, queue.AddAnswered)
 	plugins.Calls.RequirePermission(p.mayQuery)
 	if err := p.mgr.Add(replicaRunnable{plugins.Calls.Run}); err != nil {
 		return nil, fmt.Errorf("add the query runner of router plugins: %w", err)

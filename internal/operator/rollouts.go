@@ -225,7 +225,7 @@ func (p process) newTargetGroupVerifier(cluster client.Reader, queue *reconciler
 	if err != nil {
 		return nil, err
 	}
-	queries := queryrunner.New(clock.RealClock{}, maxAWSQueries, verifier.Send, queue.AddSoon)
+	queries := queryrunner.New(clock.RealClock{}, maxAWSQueries, verifier.Send, queue.AddAnswered)
 	if err := p.mgr.Add(replicaRunnable{queries.Run}); err != nil {
 		return nil, fmt.Errorf("add the query runner of Rollouts: %w", err)
 	}

@@ -48,6 +48,10 @@ type Key struct {
 // panic in a goroutine that it starts is not recovered.
 type SendFunc func(ctx context.Context, key Key, query release.Query) release.Answer
 
+// AnswerFunc requeues a release after an answer. last is true if no other query of the release waits or is in flight. It must not
+// block.
+type AnswerFunc func(name types.NamespacedName, last bool)
+
 // Runner sends the queries of the releases of one kind. Of each release at most one query is in flight at a time, or as many as
 // NewConcurrent permits, in the order of the decision. The slots of a pool are divided among namespaces, so that receivers that
 // do not answer delay only their own namespace, however many they are. All methods are safe for concurrent use, and none
@@ -58,7 +62,7 @@ type Runner struct {
 	perRelease int
 	poolName   func(request any) string
 	send       SendFunc
-	onAnswer   func(types.NamespacedName)
+	onAnswer   AnswerFunc
 	permitted  func(namespace string) error
 	wake       chan struct{} // has room for one token: a query may be ready to send
 
@@ -84,16 +88,16 @@ type releaseQueries struct {
 	waitingPool *pool                              // the pool in which the release waits; nil if it does not wait
 }
 
-// New returns a Runner with at most limit queries in flight (at least one), and one per release. After storing an answer it
-// calls onAnswer, which requeues the release and must not block.
-func New(clk clock.PassiveClock, limit int, send SendFunc, onAnswer func(types.NamespacedName)) *Runner {
+// New returns a Runner with at most limit queries in flight (at least one), and one per release. It calls onAnswer after it has
+// stored an answer.
+func New(clk clock.PassiveClock, limit int, send SendFunc, onAnswer AnswerFunc) *Runner {
 	return NewConcurrent(clk, limit, 1, send, onAnswer)
 }
 
 // NewPooled is like New with several pools of queries, each with limit slots of its own, so that slow queries of one pool do not
 // delay those of another.
 func NewPooled(
-	clk clock.PassiveClock, limit int, poolName func(request any) string, send SendFunc, onAnswer func(types.NamespacedName),
+	clk clock.PassiveClock, limit int, poolName func(request any) string, send SendFunc, onAnswer AnswerFunc,
 ) *Runner {
 	p := New(clk, limit, send, onAnswer)
 	p.poolName = poolName
@@ -101,7 +105,7 @@ func NewPooled(
 }
 
 // NewConcurrent is like New for a kind with independent queries: up to perRelease queries of one release may be in flight.
-func NewConcurrent(clk clock.PassiveClock, limit, perRelease int, send SendFunc, onAnswer func(types.NamespacedName)) *Runner {
+func NewConcurrent(clk clock.PassiveClock, limit, perRelease int, send SendFunc, onAnswer AnswerFunc) *Runner {
 	return &Runner{
 		clock:      clk,
 		limit:      max(limit, 1),
@@ -269,7 +273,7 @@ type RunningQuery struct {
 func (p *Runner) TakeNext(ctx context.Context) (RunningQuery, bool) {
 	next, ok, denied := p.takePermitted(ctx)
 	for _, name := range denied {
-		p.onAnswer(name)
+		p.onAnswer(name, true)
 	}
 	return next, ok
 }
@@ -313,8 +317,8 @@ func (p *Runner) FinishQuery(q RunningQuery, answer release.Answer) {
 	answer.ID, answer.Since, answer.Began = q.Query.ID, q.Query.Since, q.startedAt
 	cancelled := q.ctx.Err() != nil // the answer of a query that a shutdown cancels is meaningless
 	q.finish(errFinished)
-	if p.recordAnswer(q, answer) && !cancelled {
-		p.onAnswer(q.Key.NamespacedName)
+	if stored, last := p.recordAnswer(q, answer); stored && !cancelled {
+		p.onAnswer(q.Key.NamespacedName, last)
 	}
 }
 
@@ -338,16 +342,16 @@ func (p *Runner) sendQuery(q RunningQuery) (answer release.Answer) {
 	return p.send(q.ctx, q.Key, q.Query)
 }
 
-// recordAnswer records the end of a call and reports whether its answer was stored. It is not stored after the deletion of the
-// release or the end of the Runner.
-func (p *Runner) recordAnswer(q RunningQuery, answer release.Answer) bool {
+// recordAnswer records the end of a call and reports whether its answer was stored, and whether it was the last one. It is not
+// stored after the deletion of the release or the end of the Runner.
+func (p *Runner) recordAnswer(q RunningQuery, answer release.Answer) (stored, last bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	defer p.signal()
 	r := q.release
 	q.pool.ReleaseSlot(r.key.Namespace)
 	if p.ended || p.releases[r.key.NamespacedName] != r {
-		return false
+		return false, false
 	}
 	delete(r.inFlight, answer.ID)
 	answer.Ended = p.clock.Now()
@@ -356,7 +360,7 @@ func (p *Runner) recordAnswer(q RunningQuery, answer release.Answer) bool {
 		delete(r.answers, oldestAnswerID(r.answers))
 	}
 	p.enqueueRelease(r)
-	return true
+	return true, len(r.queue)+len(r.inFlight) == 0
 }
 
 // enqueueRelease adds a release to the pool of its next query, unless it has none or has reached its limit of queries in flight.

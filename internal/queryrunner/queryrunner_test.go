@@ -26,6 +26,7 @@ type fakeReceiver struct {
 	sent      []string // "release/query", in the order in which the calls began
 	cancelled []string
 	answered  []string
+	last      bool // of the latest answer
 	answers   map[string]chan release.Answer
 }
 
@@ -62,10 +63,11 @@ func (o *fakeReceiver) answer(query string, outcome release.Outcome) {
 	synctest.Wait()
 }
 
-func (o *fakeReceiver) onAnswer(name types.NamespacedName) {
+func (o *fakeReceiver) onAnswer(name types.NamespacedName, last bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.answered = append(o.answered, name.Name)
+	o.last = last
 }
 
 func (o *fakeReceiver) list(which *[]string) []string {
@@ -171,6 +173,13 @@ func TestTheQueriesOfAReleaseAreSentOneAfterTheOther(t *testing.T) {
 		expect(t, "sent", o.list(&o.sent), []string{"cart/a", "cart/b"})
 		o.answer("cart/b", release.No)
 		expect(t, "sent", o.list(&o.sent), []string{"cart/a", "cart/b", "cart/c"})
+		if o.last {
+			t.Error("an answer was the last one although a query is in flight")
+		}
+		o.answer("cart/c", release.Yes)
+		if !o.last {
+			t.Error("the last answer was not")
+		}
 	})
 }
 
@@ -194,9 +203,12 @@ func TestQueriesOfAReleaseMayBeConcurrent(t *testing.T) {
 		if a := p.Answers(key); a["b"].Outcome != release.Yes || !a["a"].Ended.IsZero() || !a["c"].Ended.IsZero() {
 			t.Errorf("got %v", a)
 		}
+		if o.answer("cart/c", release.Yes); o.last {
+			t.Error("an answer was the last one although a query is in flight")
+		}
 		p.Forget(key.NamespacedName)
 		synctest.Wait()
-		if diff := cmp.Diff([]string{"cart/a", "cart/c"}, sorted(o.list(&o.cancelled))); diff != "" {
+		if diff := cmp.Diff([]string{"cart/a"}, sorted(o.list(&o.cancelled))); diff != "" {
 			t.Error(diff)
 		}
 		cancel()
@@ -292,7 +304,7 @@ func TestTimesInTheFutureAreSetToTheCurrentTimeOnce(t *testing.T) {
 	for name, answeredAhead := range map[string]bool{"the clock is set back during the call": false, "the clock is set back after the answer": true} {
 		t.Run(name, func(t *testing.T) {
 			clk := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC))
-			p := New(clk, 1, nil, func(types.NamespacedName) {})
+			p := New(clk, 1, nil, func(types.NamespacedName, bool) {})
 			cart := key("cart")
 			submit(t, p, cart, []release.Query{{ID: "a"}})
 			query, ok := p.TakeNext(t.Context())
@@ -432,7 +444,7 @@ func TestAPanicIsAnAnswerOfItsOwnReleaseOnly(t *testing.T) {
 						test.panics()
 					}
 					return release.Answer{Outcome: release.Yes}
-				}, func(types.NamespacedName) {})
+				}, func(types.NamespacedName, bool) {})
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan error, 1)
 				go func() { done <- p.Run(ctx) }()

@@ -60,11 +60,17 @@ func (q *Queue) Add(key types.NamespacedName) {
 	}
 }
 
-// batchDelay is the delay after an answer to a query, so that one reconciliation handles all answers that arrive together.
+// batchDelay is the delay after an answer while further queries of the release are in flight, so that one reconciliation handles
+// all answers that arrive together. A failure is not delayed by a slow query.
 const batchDelay = 50 * time.Millisecond
 
-// AddSoon requeues a release after a short delay that combines it with simultaneous requests.
-func (q *Queue) AddSoon(key types.NamespacedName) {
+// AddAnswered requeues a release after an answer: at once after the last one, otherwise after a short delay. It implements
+// queryrunner.AnswerFunc.
+func (q *Queue) AddAnswered(key types.NamespacedName, last bool) {
+	if last {
+		q.Add(key)
+		return
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.queue != nil {

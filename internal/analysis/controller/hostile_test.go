@@ -57,7 +57,7 @@ func TestHangingMeasurementsDoNotDelayOtherNamespaces(t *testing.T) {
 			return release.Answer{Outcome: release.Measured, Detail: analysis.MeasurementResult{Phase: argov1.AnalysisPhaseSuccessful}}
 		}
 		clk, metricsRegistry := clock.RealClock{}, telemetry.New(prometheus.NewRegistry())
-		queries := queryrunner.NewConcurrent(clk, slots, abreast, ask, func(types.NamespacedName) {})
+		queries := queryrunner.NewConcurrent(clk, slots, abreast, ask, func(types.NamespacedName, bool) {})
 		reconciler := controller.New(controller.Parts{
 			Client: cluster, Reader: cluster, Clock: clk, Queries: queries, Metrics: metricsRegistry, Jobs: &measure.Jobs{Client: cluster, APIReader: cluster, Clock: clk},
 			Recorder: telemetry.NewRecorder(cluster, telemetry.NewOutbox(clk, logr.Discard()), clk, "rollouts-controller"),

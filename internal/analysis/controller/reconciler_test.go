@@ -95,7 +95,7 @@ func open(t *testing.T, instance string, objects ...client.Object) *office {
 			return c.Get(ctx, key, object, options...)
 		},
 	})
-	asking := queryrunner.NewConcurrent(clk, 10, 4, measurer.Measure, func(types.NamespacedName) { o.answered <- struct{}{} })
+	asking := queryrunner.NewConcurrent(clk, 10, 4, measurer.Measure, func(types.NamespacedName, bool) { o.answered <- struct{}{} })
 	live := interceptor.NewClient(o.client.(client.WithWatch), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			o.liveReads.Add(1)
@@ -123,7 +123,7 @@ func open(t *testing.T, instance string, objects ...client.Object) *office {
 
 // replaceProcess replaces the process by one whose queries are not sent.
 func (o *office) replaceProcess() {
-	o.parts.Queries = queryrunner.NewConcurrent(o.parts.Clock, 10, 4, nil, func(types.NamespacedName) {})
+	o.parts.Queries = queryrunner.NewConcurrent(o.parts.Clock, 10, 4, nil, func(types.NamespacedName, bool) {})
 	o.reconciler = controller.New(o.parts)
 }
 

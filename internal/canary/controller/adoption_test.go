@@ -189,7 +189,7 @@ func (m *migration) restart() {
 			Settings: canary.Settings{Provider: "gatewayapi:v1", Drain: time.Second}, EndpointsUnread: "there are none here",
 		},
 		Reader: recordingClient, Clock: m.clock, Metrics: telemetry.New(prometheus.NewRegistry()),
-		Queries: queryrunner.New(m.clock, 1, func(context.Context, queryrunner.Key, release.Query) release.Answer { return release.Answer{} }, func(types.NamespacedName) {}),
+		Queries: queryrunner.New(m.clock, 1, func(context.Context, queryrunner.Key, release.Query) release.Answer { return release.Answer{} }, func(types.NamespacedName, bool) {}),
 		Reporter: &Reporter{
 			Client: recordingClient, Reader: recordingClient, Clock: m.clock, Outbox: outbox, OngoingEvents: &telemetry.OngoingEvents{},
 			Recorder: telemetry.NewRecorder(m.client, outbox, m.clock, ""),

@@ -121,7 +121,7 @@ func TestATakeoverRepeatsNoWebhook(t *testing.T) {
 	}
 	stale.ResourceVersion, stale.Status.Serin.Intent = strconv.Itoa(version-1), "completed"
 	parts := w.reconciler.Parts
-	parts.Queries = queryrunner.NewPooled(parts.Clock, maxQueriesPerPool, Pool, nil, func(types.NamespacedName) {})
+	parts.Queries = queryrunner.NewPooled(parts.Clock, maxQueriesPerPool, Pool, nil, func(types.NamespacedName, bool) {})
 	parts.Client = interceptor.NewClient(w.client, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			if cached, ok := object.(*flaggerv1.Canary); ok {

@@ -93,7 +93,7 @@ func newLimitedTestCluster(t *testing.T, policy outbound.Policy, limits release.
 	canaries := Queued(cluster.client, false)
 	canaries.Wake = cluster.enqueue
 	releaseQueue.Register(canaries)
-	queries := queryrunner.NewPooled(clk, maxQueriesPerPool, Pool, sender.Send, cluster.enqueue)
+	queries := queryrunner.NewPooled(clk, maxQueriesPerPool, Pool, sender.Send, func(key types.NamespacedName, _ bool) { cluster.enqueue(key) })
 	cluster.reconciler = New(Parts{
 		Observer: Observer{
 			Client: cluster.client, Workloads: cluster.workloads, Routers: traffic.Registry{Canary: map[string]traffic.Renderer{"kubernetes": kubernetes.New()}},

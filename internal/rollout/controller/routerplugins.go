@@ -7,7 +7,6 @@ import (
 	"maps"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
@@ -33,7 +32,7 @@ type RouterPluginRequest struct {
 }
 
 // NewRouterPlugins returns the router plugins of a host. builtIn are the names that need no plugin. onAnswer requeues a Rollout.
-func NewRouterPlugins(host *plugin.Host, builtIn []string, clk clock.PassiveClock, onAnswer func(types.NamespacedName)) *RouterPlugins {
+func NewRouterPlugins(host *plugin.Host, builtIn []string, clk clock.PassiveClock, onAnswer queryrunner.AnswerFunc) *RouterPlugins {
 	poolName := func(request any) string { return request.(RouterPluginRequest).Plugin }
 	send := func(ctx context.Context, _ queryrunner.Key, query release.Query) release.Answer {
 		return callRouter(ctx, host, query.Request.(RouterPluginRequest))

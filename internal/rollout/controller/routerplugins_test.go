@@ -50,7 +50,7 @@ func newRoutedCluster(t *testing.T, name, config string, timeout time.Duration) 
 
 // useProcess starts another host of plugins, as another process of Serin does.
 func (r *routedCluster) useProcess(timeout time.Duration) {
-	plugins := NewRouterPlugins(testhost.New(r.T, timeout), []string{"a/built-in"}, r.clock, func(types.NamespacedName) {})
+	plugins := NewRouterPlugins(testhost.New(r.T, timeout), []string{"a/built-in"}, r.clock, func(types.NamespacedName, bool) {})
 	go func() { _ = plugins.Calls.Run(r.Context()) }()
 	r.reconciler.RouterPlugins = plugins
 	r.restart()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
@@ -34,7 +33,7 @@ type PluginRequest struct {
 }
 
 // NewStepPlugins returns the step plugins of a host. onAnswer requeues a Rollout.
-func NewStepPlugins(host *plugin.Host, clk clock.PassiveClock, onAnswer func(types.NamespacedName)) *StepPlugins {
+func NewStepPlugins(host *plugin.Host, clk clock.PassiveClock, onAnswer queryrunner.AnswerFunc) *StepPlugins {
 	poolName := func(request any) string { return request.(PluginRequest).Plugin }
 	send := func(ctx context.Context, _ queryrunner.Key, query release.Query) release.Answer {
 		request := query.Request.(PluginRequest)

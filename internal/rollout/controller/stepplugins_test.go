@@ -28,7 +28,7 @@ func TestStepPluginsAreCalledOutsideTheWorkers(t *testing.T) {
 	journal := filepath.Join(t.TempDir(), "journal")
 	p := newFakeCluster(t, withPluginStep("acme/test", fmt.Sprintf(`{phase: Running, requeue: 20s, value: twice, journal: %q}`, journal)), cartService)
 	answered := make(chan struct{}, 10)
-	plugins := NewStepPlugins(testhost.New(t, time.Minute), p.clock, func(types.NamespacedName) { answered <- struct{}{} })
+	plugins := NewStepPlugins(testhost.New(t, time.Minute), p.clock, func(types.NamespacedName, bool) { answered <- struct{}{} })
 	go func() { _ = plugins.Calls.Run(t.Context()) }()
 	p.reconciler.StepPlugins = plugins
 	p.settle()
@@ -71,7 +71,7 @@ func TestStepPluginsThatCannotBeCalled(t *testing.T) {
 	} {
 		p := newFakeCluster(t, withPluginStep(test.name, "{}"), cartService)
 		if test.on {
-			p.reconciler.StepPlugins = NewStepPlugins(testhost.New(t, time.Minute), p.clock, func(types.NamespacedName) {})
+			p.reconciler.StepPlugins = NewStepPlugins(testhost.New(t, time.Minute), p.clock, func(types.NamespacedName, bool) {})
 		}
 		p.settle()
 		p.edit(withImage("cart:2"))

@@ -51,7 +51,7 @@ var watchedKinds = []schema.GroupKind{
 func (k *Canaries) Controller(i *sim.Instance) sim.Controller {
 	p := &process{canaries: k, instance: i, registry: prometheus.NewRegistry()}
 	k.processes[i] = p
-	p.queries = queryrunner.NewPooled(i.Clock, maxInFlightPerPool, controller.Pool, nil, func(key types.NamespacedName) { i.Enqueue(reconcile.Request{NamespacedName: key}) })
+	p.queries = queryrunner.NewPooled(i.Clock, maxInFlightPerPool, controller.Pool, nil, func(key types.NamespacedName, _ bool) { i.Enqueue(reconcile.Request{NamespacedName: key}) })
 	p.queries.RequirePermission(func(namespace string) error {
 		if namespace == neighbourNamespace {
 			return nil // those queries were sent before this process started

@@ -114,7 +114,7 @@ func (k *Rollouts) Controller(i *sim.Instance) sim.Controller {
 // analysisRunController returns the controller of AnalysisRuns.
 func (p *process) analysisRunController() sim.Controller {
 	enqueue := p.instance.Enqueue
-	p.queries = queryrunner.NewConcurrent(p.instance.Clock, maxInFlight, maxInFlightPerRun, nil, func(key types.NamespacedName) { enqueue(reconcile.Request{NamespacedName: key}) })
+	p.queries = queryrunner.NewConcurrent(p.instance.Clock, maxInFlight, maxInFlightPerRun, nil, func(key types.NamespacedName, _ bool) { enqueue(reconcile.Request{NamespacedName: key}) })
 	p.queries.RequirePermission(func(string) error { return p.instance.CheckLease() })
 	real := analysiscontroller.New(analysiscontroller.Parts{
 		Shards: p.instance.Shards,

@@ -41,7 +41,7 @@ func (p *process) addPlugins() {
 // newPluginCalls returns the queue for the calls of one kind of plugins.
 func (p *process) newPluginCalls() *queryrunner.Runner {
 	enqueue := p.instance.Enqueue
-	calls := queryrunner.New(p.instance.Clock, maxPluginsInFlight, nil, func(key types.NamespacedName) { enqueue(reconcile.Request{NamespacedName: key}) })
+	calls := queryrunner.New(p.instance.Clock, maxPluginsInFlight, nil, func(key types.NamespacedName, _ bool) { enqueue(reconcile.Request{NamespacedName: key}) })
 	calls.RequirePermission(func(string) error { return p.instance.CheckLease() })
 	return calls
 }
