@@ -67,7 +67,7 @@ func targetCanServe(s Snapshot) release.Gate {
 	case target.Replicas == 0:
 		message = "waiting for rollout to finish: it has no pods yet"
 	default:
-		message = fmt.Sprintf("it has %s, but the primary has %d", release.CountPods(int(target.Replicas)), s.Workload.Primary.Replicas)
+		message = fmt.Sprintf("it has %s, but the primary has %d", release.Count(int(target.Replicas), "pod"), s.Workload.Primary.Replicas)
 	}
 	return release.NewWaitingGate("target-ready", release.ByCluster, fmt.Sprintf("%s not ready: %s", s.Plan.targetName(), message))
 }

@@ -96,7 +96,7 @@ func formerEndpoints(s Snapshot, workload string) release.Gate {
 		return release.NewPassingGate("apex-endpoints", "")
 	}
 	return release.NewWaitingGate("apex-endpoints", release.ByCluster, fmt.Sprintf("Kubernetes still publishes %s of %s as endpoints of Service %s",
-		release.CountPods(int(s.ApexFormerEndpoints)), workload, s.Plan.Apex))
+		release.Count(int(s.ApexFormerEndpoints), "pod"), workload, s.Plan.Apex))
 }
 
 func primaryEndpointsAtLeast(s Snapshot, enough int32) release.Gate {

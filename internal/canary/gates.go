@@ -2,7 +2,6 @@ package canary
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -172,4 +171,4 @@ func drainElapsed(s Snapshot) release.Gate {
 }
 
 // formatPods formats the number of pods that can serve requests.
-func formatPods(w WorkloadState) string { return strconv.Itoa(int(w.Available)) + " pods available" }
+func formatPods(w WorkloadState) string { return release.Count(int(w.Available), "pod") + " available" }

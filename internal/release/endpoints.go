@@ -1,7 +1,6 @@
 package release
 
 import (
-	"fmt"
 	"time"
 )
 
@@ -27,5 +26,5 @@ func (e Endpoints) Message() string {
 	if e.Unknown != "" {
 		return e.Unknown
 	}
-	return fmt.Sprintf("%d endpoints published", e.Ready)
+	return Count(int(e.Ready), "endpoint") + " published"
 }

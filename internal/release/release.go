@@ -289,12 +289,12 @@ func NewFailedGate(name string, opener Opener, message string) Gate {
 	return Gate{Name: name, Verdict: Fail, Opener: opener, Message: message}
 }
 
-// CountPods returns a number of pods in words.
-func CountPods(n int) string {
+// Count returns a number of things in words, of which the singular is given and the plural ends in s.
+func Count(n int, singular string) string {
 	if n == 1 {
-		return "1 pod"
+		return "1 " + singular
 	}
-	return fmt.Sprintf("%d pods", n)
+	return fmt.Sprintf("%d %ss", n, singular)
 }
 
 // Truncate shortens a text to at most limit bytes. A longer text is cut between two characters.

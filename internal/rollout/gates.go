@@ -105,7 +105,7 @@ func servingPodsAvailable(f facts, s argov1.RolloutStatus) release.Gate {
 		others += other.SpecReplicas
 	}
 	if others > 0 && !f.usesRouter() && f.Spec.Strategy.BlueGreen == nil {
-		return release.NewWaitingGate("pods", release.ByCluster, release.CountPods(int(others))+" of other revisions must end first")
+		return release.NewWaitingGate("pods", release.ByCluster, release.Count(int(others), "pod")+" of other revisions must end first")
 	}
 	return release.NewPassingGate("pods", message)
 }

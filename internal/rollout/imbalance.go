@@ -24,7 +24,7 @@ func DescribeImbalance(spec argov1.RolloutSpec, from int32) string {
 		if needed := pods.CountForWeight(weight, replicas, maxWeight); int64(needed) > 2*int64(count) {
 			cause := lastScalingStep(c.Steps, i)
 			return fmt.Sprintf("step %d (%s) routes %d/%d of the traffic to %s, %d would be proportionate",
-				cause+1, DescribeStep(c.Steps[cause]), weight, maxWeight, release.CountPods(int(count)), needed)
+				cause+1, DescribeStep(c.Steps[cause]), weight, maxWeight, release.Count(int(count), "pod"), needed)
 		}
 	}
 	return ""

@@ -66,7 +66,7 @@ func planRestart(f facts) restartPlan {
 		r.removalEffects = append(r.removalEffects, PodEvicted{Name: pod.Name})
 		retry = true
 	}
-	gate := release.NewWaitingGate("restart", release.ByCluster, fmt.Sprintf("%s older than %s must be replaced", release.CountPods(len(outdated)), at.UTC().Format(time.RFC3339)))
+	gate := release.NewWaitingGate("restart", release.ByCluster, fmt.Sprintf("%s older than %s must be replaced", release.Count(len(outdated), "pod"), at.UTC().Format(time.RFC3339)))
 	if retry { // otherwise an event of a ReplicaSet reports that enough pods are available
 		gate.Until = f.Now.Add(evictionRetryInterval)
 	}

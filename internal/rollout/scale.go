@@ -222,7 +222,7 @@ func applyAbortScaleDownDelay(f facts, t trafficPlan) (o outcome, applies bool) 
 
 // scaleDownDelayGate returns the gate that explains why unused pods still exist.
 func scaleDownDelayGate(rs ReplicaSet, until time.Time) outcome {
-	return gateOutcome(release.NewTimedGate("scale-down-delay", until, fmt.Sprintf("%s of %s retained until %s", release.CountPods(int(rs.SpecReplicas)), rs.Name, until.UTC().Format(time.TimeOnly))))
+	return gateOutcome(release.NewTimedGate("scale-down-delay", until, fmt.Sprintf("%s of %s retained until %s", release.Count(int(rs.SpecReplicas), "pod"), rs.Name, until.UTC().Format(time.TimeOnly))))
 }
 
 // scaleDownOldCanaryPods removes the pods of revisions without a role.

@@ -69,7 +69,7 @@ func (p StepPods) missingPods() string {
 	case p.StableCountFixed && (p.StableSpecReplicas != p.DesiredStable || p.StableReplicas != p.DesiredStable):
 		return fmt.Sprintf("%d stable pods, %d desired", p.StableReplicas, p.DesiredStable)
 	case p.WithoutRouter && p.OthersAvailable > 0:
-		return release.CountPods(int(p.OthersAvailable)) + " of other revisions must end first"
+		return release.Count(int(p.OthersAvailable), "pod") + " of other revisions must end first"
 	default:
 		return ""
 	}

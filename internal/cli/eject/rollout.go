@@ -160,9 +160,9 @@ func (r *Rollout) Next() (Step, error) {
 	case !r.namesServices() && r.hasManagedServices():
 		return Step{Action: AwaitServices, Waits: true, Text: "waiting until Serin has restored the Services and routes of Rollout " + name}, nil
 	case !r.Deployment.Found:
-		return Step{Action: CreateDeployment, Text: fmt.Sprintf("create %s with %s and the template of Rollout %s", deployment, release.CountPods(int(r.replicas())), name)}, nil
+		return Step{Action: CreateDeployment, Text: fmt.Sprintf("create %s with %s and the template of Rollout %s", deployment, release.Count(int(r.replicas()), "pod"), name)}, nil
 	case r.Deployment.Replicas < r.replicas():
-		return Step{Action: ScaleDeployment, Text: fmt.Sprintf("scale %s to %s", deployment, release.CountPods(int(r.replicas())))}, nil
+		return Step{Action: ScaleDeployment, Text: fmt.Sprintf("scale %s to %s", deployment, release.Count(int(r.replicas()), "pod"))}, nil
 	case !r.Deployment.Ready:
 		return Step{Action: AwaitDeployment, Waits: true, Text: fmt.Sprintf("waiting for the pods of %s: %d of %d available", deployment, r.Deployment.Available, r.Deployment.Replicas)}, nil
 	case r.namesServices():

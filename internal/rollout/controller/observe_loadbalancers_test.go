@@ -33,7 +33,9 @@ func balanced(t *testing.T) *fakeCluster {
 	p.configure(func(parts *Parts) {
 		parts.Routers = traffic.Registry{Rollout: map[string]traffic.Renderer{"alb": alb.NewRollout(alb.Options{VerifyTargetGroups: true})}}
 	})
-	p.configure(func(parts *Parts) { parts.Queries = queryrunner.New(p.clock, 1, nil, func(types.NamespacedName, bool) {}) })
+	p.configure(func(parts *Parts) {
+		parts.Queries = queryrunner.New(p.clock, 1, nil, func(types.NamespacedName, bool) {})
+	})
 	p.edit(func(object *argov1.Rollout) {
 		c := object.Spec.Strategy.Canary
 		c.TrafficRouting = &argov1.RolloutTrafficRouting{ALB: &argov1.ALBTrafficRouting{Ingress: "shop", ServicePort: 80}}
