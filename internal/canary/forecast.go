@@ -130,10 +130,12 @@ func withEffect(s Snapshot, effect release.Effect) Snapshot {
 	case RestoreTemplate:
 		s.Workload.Primary.ID, s.Workload.SameTemplate = e.ID, false
 	case RouteMaintained:
+		s.Route.OtherMatches = false
 		if !s.Route.Found {
 			s.Route.Found, s.Route.Canary, s.Route.Mirrored = true, e.Canary, e.Mirror
 		}
 	case TrafficWeight:
+		s.Route.OtherMatches = false
 		s.Route.Found, s.Route.Canary, s.Route.Mirrored = true, e.Canary, e.Mirror
 	case TargetScaledUp:
 		replicas := s.Workload.Target.Replicas

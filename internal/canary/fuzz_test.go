@@ -85,6 +85,7 @@ func runUntilIdle(t *testing.T, c *flaggerv1.Canary, command string, source *sou
 	w.status = storedStatus(c.Status)
 	plan := w.plan()
 	if !source.rarely() {
+		w.matched[plan.Provider] = (plan.Strategy == canary.ABTesting) != source.rarely()
 		w.routes[plan.Provider] = &canary.Route{
 			Found: true, Canary: int(source.byte()) % 101, Mirrored: source.rarely(), Confirmation: canary.CannotTell,
 		}

@@ -91,6 +91,7 @@ func worlds() *rapid.Generator[*world] {
 			w.queue = &release.QueueState{Open: rapid.Bool().Draw(t, "its turn"), Position: 1, Waiting: 2, InProgress: 3, Limit: 3}
 		}
 		if rapid.Bool().Draw(t, "routed") {
+			w.matched[w.plan().Provider] = (w.plan().Strategy == canary.ABTesting) != rare("other matches")
 			w.routes[w.plan().Provider] = &canary.Route{
 				Found: true, Canary: rapid.SampledFrom([]int{0, 0, 20, 50, 100}).Draw(t, "live"), Mirrored: rare("mirrored"),
 				Confirmation: rapid.SampledFrom([]canary.Confirmation{canary.Confirmed, canary.Unconfirmed, canary.CannotTell}).Draw(t, "confirmed"),

@@ -7,11 +7,12 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// restartOnTargetChange cancels or restarts the run if the target or the shape of the plan changed during it; false: neither did.
+// restartOnTargetChange cancels or restarts the run if the target or the shape of the plan changed during it, or the weight of the
+// route is that of another shape; false: there is no reason.
 func restartOnTargetChange(s Snapshot) (Decision, bool) {
 	revision := s.Workload.Target.Revision
 	reshaped := s.serin().Shape != "" && s.serin().Shape != s.Plan.runShape()
-	if revision == s.pinnedRevision() && !reshaped {
+	if revision == s.pinnedRevision() && !reshaped && !s.routeHasOtherMatches() {
 		return Decision{}, false
 	}
 	e := s.edit()

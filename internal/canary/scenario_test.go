@@ -587,6 +587,8 @@ func (s *scenario) setRoute(t *testing.T, d *datadriven.TestData, to string) {
 	case "unreadable":
 		w.routeError = "VirtualService cart.shop cannot be read"
 	case "readable":
+	case "matched": // the weight is that of matching requests
+		w.matched[w.plan().Provider] = true
 	case "mirror":
 		w.route().Canary, w.route().Mirrored = 0, true
 	default:

@@ -73,6 +73,8 @@ type Route struct {
 	// Canary is the weight that the route has now, 0 to 100.
 	Canary   int
 	Mirrored bool
+	// OtherMatches is true if that weight applies to other requests than the plan intends.
+	OtherMatches bool
 	Confirmation
 	// Reason explains why the route is not confirmed.
 	Reason string

@@ -32,9 +32,13 @@ func (s *Snapshot) canaryHasTraffic() bool {
 }
 
 // routeHasOtherMatches reports whether the weight of the route applies to other requests than the plan intends, because
-// spec.analysis.match was added or removed during the run. Such a route must not be written with its weight: if the weight of an
-// A/B test applied to all requests, all users would be routed to the canary.
+// spec.analysis.match was added or removed. Such a route must not be written with its weight: if the weight of an A/B test applied
+// to all requests, all users would be routed to the canary. The status may not record whose weight it is: a process that acted on
+// an outdated route may have restarted the run. It matters only for a route that cannot be read.
 func (s *Snapshot) routeHasOtherMatches() bool {
+	if s.isRouteObserved() && s.Route.Canary > 0 {
+		return s.Route.OtherMatches
+	}
 	strategy, _, known := strings.Cut(s.serin().Shape, "/")
 	return known && (strategy == string(ABTesting)) != (s.Plan.Strategy == ABTesting) && s.canaryHasTraffic()
 }

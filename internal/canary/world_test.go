@@ -44,6 +44,7 @@ type world struct {
 
 	services, apex, prepared, restored bool
 	routes                             map[string]*canary.Route // by provider
+	matched                            map[string]bool          // providers whose weight applies to matching requests only
 	routeError                         string
 	refusedEffects                     string // prefix of effects that the cluster rejects; empty: none
 	// endpointsDelayed is true while Kubernetes does not update endpoints, endpointsUnreadable if they cannot be read.
@@ -133,6 +134,7 @@ func newWorld() *world {
 		now:      midnight, generation: 1,
 		target:          workload{content: content{template: "v1"}, found: true, replicas: 1, total: 1, available: 1},
 		routes:          map[string]*canary.Route{},
+		matched:         map[string]bool{},
 		standingAnswers: map[string]string{"sources": "yes"},
 		answers:         release.Answers{},
 		crash:           -1,
@@ -207,6 +209,7 @@ func (w *world) snapshot() canary.Snapshot {
 		s.Route.Problem = w.routeError
 	case route != nil:
 		s.Route = *route
+		s.Route.OtherMatches = route.Canary > 0 && w.matched[s.Plan.Provider] != (s.Plan.Strategy == canary.ABTesting)
 	}
 	s.Route.Unreported = w.unreported
 	for i, copy := range []*canary.WorkloadState{&s.Workload.Target, &s.Workload.Primary} {
@@ -497,6 +500,6 @@ func (w *world) setRoute(plan canary.Plan, e canary.TrafficWeight) (bool, error)
 	if before != nil {
 		after.Confirmation, after.Reason = before.Confirmation, before.Reason
 	}
-	w.routes[provider] = &after
+	w.routes[provider], w.matched[provider] = &after, plan.Strategy == canary.ABTesting
 	return before == nil || *before != after, nil
 }

@@ -162,13 +162,16 @@ func (a *Applier) Apply(ctx context.Context, rd Renderer, t Target, r release.Ro
 // ApplyExceptWeights applies the route except for weight and mirror, which remain as they are in the very objects that are
 // written, under their versions: a caller with an outdated view never shifts traffic. r has the weight of a route that has
 // to be created, or cannot be read. observed means that the caller saw its weights: if they can no longer be read, for example
-// because the route was deleted, nothing is written. Errors: ErrRouteChanged, and those of Apply.
+// because the route was deleted, nothing is written, nor if the existing weight applies to other requests than that of r. Errors:
+// ErrRouteChanged, and those of Apply.
 func (a *Applier) ApplyExceptWeights(ctx context.Context, rd Renderer, t Target, r release.Route, observed bool) (Outcome, error) {
 	existing, err := a.find(ctx, rd, t, r)
 	if err != nil {
 		return Outcome{}, err
 	}
 	switch live, err := rd.Read(t, existing); {
+	case err == nil && live.Found && live.HasOtherMatches(len(r.Matches) > 0):
+		return Outcome{}, fmt.Errorf("maintain the matches of %s: %w", t.owner().name, ErrRouteChanged)
 	case err == nil && live.Found:
 		r.Canary, r.Mirror.Enabled = live.Route.Canary, live.Route.Mirror.Enabled
 	case observed:

@@ -201,6 +201,34 @@ func TestApplyExceptWeightsDoesNotRecreateAnObservedRoute(t *testing.T) {
 	}
 }
 
+// TestApplyExceptWeightsDoesNotChangeTheRequestsOfAWeight: the caller did not observe that the existing weight is that of an A/B
+// test. It must not become one for all requests, and the reverse.
+func TestApplyExceptWeightsDoesNotChangeTheRequestsOfAWeight(t *testing.T) {
+	matching := release.Route{Canary: release.Total, Matches: []release.Match{{Headers: map[string]release.StringMatch{"x-user": {Exact: "insider"}}}}}
+	for name, test := range map[string]struct{ existing, desired release.Route }{
+		"matches removed": {matching, release.Route{}},
+		"matches added":   {release.Route{Canary: 20}, matching},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := &traffic.Applier{Client: newCluster(t)}
+			if _, err := a.Apply(t.Context(), istio.New(), cart(), test.existing, nil); err != nil {
+				t.Fatal(err)
+			}
+			before, _, err := a.Observe(t.Context(), istio.New(), cart())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := a.ApplyExceptWeights(t.Context(), istio.New(), cart(), test.desired, true); !errors.Is(err, traffic.ErrRouteChanged) {
+				t.Errorf("got error %v, want ErrRouteChanged", err)
+			}
+			after, _, err := a.Observe(t.Context(), istio.New(), cart())
+			if diff := cmp.Diff(before, after); diff != "" || err != nil {
+				t.Errorf("error %v, the route was written (-before +after):\n%s", err, diff)
+			}
+		})
+	}
+}
+
 func TestApplyNamesTheVersionThatWasRead(t *testing.T) {
 	c := newCluster(t)
 	a := &traffic.Applier{Client: c}

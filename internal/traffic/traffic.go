@@ -26,6 +26,9 @@ type Observed struct {
 	// Route has the canary's weight, the mirror of a Canary, and the experiments of a Rollout, as they were read. Everything
 	// else is defined by the spec.
 	Route release.Route
+	// Matched is true if the weight of a Canary applies only to the matching requests of an A/B test. It has no meaning without a
+	// weight.
+	Matched bool
 	// Confirmed refers to Route: a caller that waits for a weight compares the weight first, as the cache may be outdated.
 	Confirmed Confirmation
 	// Reason why the route is not confirmed, for users; empty unless Confirmed is ConfirmedNo.
@@ -39,6 +42,12 @@ type Observed struct {
 	CanaryHash, StableHash string
 	// Forwards are the shares that only the load balancers can confirm; nil if they are not queried.
 	Forwards []Forward
+}
+
+// HasOtherMatches reports whether the weight of a Canary's route applies to other requests than intended: to matching requests
+// instead of all, or the reverse. Such a route must not be written with its weight: all users would be routed to the canary.
+func (o Observed) HasOtherMatches(matched bool) bool {
+	return o.Route.Canary > 0 && o.Matched != matched
 }
 
 // Errors that callers distinguish. The text of an error that wraps one of them is a complete message for the user.

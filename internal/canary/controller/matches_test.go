@@ -23,6 +23,11 @@ func TestMatchRemovedWhileThePrimaryIsNotReady(t *testing.T) {
 		"promotion": func(status *flaggerv1.CanaryStatus) { status.Phase = flaggerv1.CanaryPhasePromoting },
 		"rollback":  func(status *flaggerv1.CanaryStatus) { status.Serin.Intent = "rollback" },
 		"analysis":  func(*flaggerv1.CanaryStatus) {},
+		// A process that did not observe the first weight, whose status was not written, restarted the run.
+		"restart on an outdated route": func(status *flaggerv1.CanaryStatus) {
+			status.CanaryWeight, status.Iterations = 0, 0
+			status.Serin.Shape, status.Serin.Started, status.Serin.Window = "canary/istio/Deployment/cart", false, nil
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &flaggerv1.Canary{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: "cart-uid", Generation: 1}}

@@ -345,6 +345,7 @@ func (o *Observer) readRoute(ctx context.Context, s *observation) error {
 	}
 	s.snapshot.Route = canary.Route{
 		Found: observed.Found, Canary: observed.Route.Canary, Mirrored: observed.Route.Mirror.Enabled,
+		OtherMatches: observed.HasOtherMatches(s.snapshot.Plan.Strategy == canary.ABTesting),
 		Confirmation: canary.Confirmation(observed.Confirmed), Reason: observed.Reason,
 	}
 	if s.unreported = observed.Unreported; s.unreported != nil {

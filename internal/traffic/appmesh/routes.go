@@ -282,13 +282,16 @@ func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Obse
 	if err != nil {
 		return out, fmt.Errorf("read %s: %w", routed.Ref, err)
 	}
-	for _, route := range traffic.Maps(list) {
+	routes := traffic.Maps(list)
+	for i, route := range routes {
 		weights, err := t.SideWeights(weightedTargets(route), nodeOf)
 		if err != nil {
 			return out, fmt.Errorf("read %s: spec.routes: %w", routed.Ref, err)
 		}
 		if _, named := weights[t.CanaryService]; named {
-			return traffic.ObserveShare(routed.Ref, weights, t.StableService, t.CanaryService)
+			out, err = traffic.ObserveShare(routed.Ref, weights, t.StableService, t.CanaryService)
+			out.Matched = i < len(routes)-1 // a route for all other requests follows
+			return out, err
 		}
 	}
 	return out, nil

@@ -123,7 +123,8 @@ func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Obse
 	}
 	ref := existing[0].Ref
 	routes, _, _ := unstructured.NestedFieldNoCopy(existing[0].Object.Object, "spec", "routes")
-	for _, route := range traffic.Maps(routes) {
+	list := traffic.Maps(routes)
+	for i, route := range list {
 		if role(t, route) == "" {
 			continue
 		}
@@ -141,7 +142,9 @@ func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Obse
 				weights[name] = 1
 			}
 		}
-		return traffic.ObserveShare(ref, weights, t.StableService, t.CanaryService)
+		out, err := traffic.ObserveShare(ref, weights, t.StableService, t.CanaryService)
+		out.Matched = slices.ContainsFunc(list[i+1:], func(other map[string]any) bool { return role(t, other) != "" })
+		return out, err
 	}
 	return out, nil
 }

@@ -28,8 +28,11 @@ func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Obse
 		if err != nil {
 			return out, fmt.Errorf("read %s: spec.rules: %w", ref, err)
 		}
-		if named {
-			out.Found, out.Route.Canary = true, traffic.Share(primary, canary)
+		switch {
+		case named:
+			out.Found, out.Route.Canary, out.Matched = true, traffic.Share(primary, canary), false
+		case primary > 0:
+			out.Matched = true // a rule for all other requests follows
 		}
 		for _, filter := range traffic.Maps(rule["filters"]) {
 			if to, ok, _ := unstructured.NestedMap(filter, "requestMirror", "backendRef"); ok && isService(to, t.CanaryService) {

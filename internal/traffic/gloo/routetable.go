@@ -161,7 +161,9 @@ func (r *Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Obs
 			}
 			weights[upstreamOf(to)] = weight
 		}
-		return traffic.ObserveShare(table.Ref, weights, existing[primaryUpstream].Ref.Name, existing[canaryUpstream].Ref.Name)
+		out, err := traffic.ObserveShare(table.Ref, weights, existing[primaryUpstream].Ref.Name, existing[canaryUpstream].Ref.Name)
+		out.Matched = role(existing, route) == "matched"
+		return out, err
 	}
 	return out, nil
 }

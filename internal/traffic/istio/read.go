@@ -27,6 +27,7 @@ func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Obse
 		return out, fmt.Errorf("read %s: %w", ref, err)
 	}
 	var weighted map[string]int
+	var matched bool // a rule for all other requests follows
 	var mirror release.Mirror
 	for _, rule := range traffic.Maps(list) {
 		weights, err := t.SideWeights(traffic.Maps(rule["route"]), hostOf)
@@ -34,7 +35,9 @@ func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Obse
 			return out, fmt.Errorf("read %s: spec.%s: %w", ref, key, err)
 		}
 		if _, named := weights[t.CanaryService]; named {
-			weighted = weights
+			weighted, matched = weights, false
+		} else if len(weights) > 0 {
+			matched = true
 		}
 		if host, _, _ := unstructured.NestedString(rule, "mirror", "host"); host == t.CanaryService {
 			mirror = release.Mirror{Enabled: true, Percent: percent(rule)}
@@ -44,7 +47,7 @@ func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Obse
 		return out, nil
 	}
 	out, err = traffic.ObserveShare(ref, weighted, t.StableService, t.CanaryService)
-	out.Route.Mirror = mirror
+	out.Route.Mirror, out.Matched = mirror, matched
 	return out, err
 }
 

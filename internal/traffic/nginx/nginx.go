@@ -177,7 +177,7 @@ func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Obse
 	}
 	annotations := ingress.GetAnnotations()
 	if annotations[r.key(byHeader)] != "" || annotations[r.key(byCookie)] != "" {
-		out.Route.Canary = release.Total
+		out.Route.Canary, out.Matched = release.Total, true
 		return out, nil
 	}
 	if weight, err := strconv.Atoi(annotations[r.key(byWeight)]); err == nil { // the controller reads an invalid number as 0

@@ -103,6 +103,9 @@ func observed(t traffic.Target, seen traffic.Observed) string {
 	var b strings.Builder
 	if t.Canary != nil {
 		b.WriteString(seen.Route.String())
+		if seen.Matched && seen.Route.Canary > 0 {
+			b.WriteString(" of matching requests")
+		}
 	} else {
 		b.WriteString("canary=" + strconv.Itoa(seen.Route.Canary))
 	}

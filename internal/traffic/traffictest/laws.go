@@ -104,6 +104,9 @@ func readsBack(t *rapid.T, f *fixture) {
 	if diff := cmp.Diff(want, seen.Route, anyOrder); diff != "" {
 		t.Fatalf("read back %s (-want +got):\n%s", route, diff)
 	}
+	if matched := len(route.Matches) > 0; route.Canary > 0 && seen.Matched != matched {
+		t.Fatalf("read back %s: matched %v, want %v", route, seen.Matched, matched)
+	}
 }
 
 func managedRoutesReadBack(t *rapid.T, f *fixture) {

@@ -58,8 +58,8 @@ var Canaries = []Mutant{
 	{
 		"the weight of matching requests applied to all",
 		"I2",
-		"internal/canary/steadystate.go",
-		"if s.Plan.HasRouter && !s.routeHasOtherMatches() {", "if s.Plan.HasRouter {", 0,
+		"internal/traffic/traffic.go",
+		"return o.Route.Canary > 0 && o.Matched != matched", "return false", 0,
 	},
 	{
 		"answers of earlier windows count",
