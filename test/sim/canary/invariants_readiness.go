@@ -54,12 +54,7 @@ func (c *progressDeadline) checkDeadline(h canaryWritten, p *workloadState, chan
 	if changed = changed.Add(-slack); changed.After(last) {
 		last = changed
 	}
-	deadline := time.Duration(0)
-	for i, d := range c.expectations(r) {
-		if i == 0 || d.deadline < deadline {
-			deadline = d.deadline
-		}
-	}
+	deadline := c.shortestDeadline(r)
 	switch {
 	case p.version == nil, p.ready.AlwaysSince(c.OldestView()): // checked by I4
 	case p.exceedsDeadline, p.lastExceededDeadline.After(c.OldestView()), p.removed.After(c.OldestView()), p.created.After(c.OldestView()):
@@ -68,6 +63,17 @@ func (c *progressDeadline) checkDeadline(h canaryWritten, p *workloadState, chan
 	case c.Now().Sub(last) < deadline-time.Millisecond:
 		c.Violate("I32", r.Name(), "it is %s %s after its last progress at %s, and the deadline is %s", what, c.Now().Sub(last), c.formatTime(last), deadline)
 	}
+}
+
+// shortestDeadline returns the shortest deadline that a process may know.
+func (c *ledger) shortestDeadline(r *record) time.Duration {
+	deadline := time.Duration(0)
+	for i, d := range c.expectations(r) {
+		if i == 0 || d.deadline < deadline {
+			deadline = d.deadline
+		}
+	}
+	return deadline
 }
 
 // failedPromotionRecovery is I33.

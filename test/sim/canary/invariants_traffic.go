@@ -110,7 +110,7 @@ func (c *routeChanges) plannedWeights(event any) []oracle.WeightChange {
 	switch {
 	case h.after.problem != "" && h.before.problem == "":
 		change.Problem = fmt.Sprintf("%s: canary %d, primary %d", h.after.problem, h.after.canary, h.after.primary)
-	case h.before.matched && !h.after.matched && h.before.canary > 0 && h.after.canary > 0:
+	case h.before.matched && !h.after.matched && h.before.canary > 0 && h.after.canary > 0 && !(c.replacesPrimary(r, weight) && c.promotionMayFail(r)):
 		change.Problem = fmt.Sprintf("in phase %q the weight %d, which was that of matching requests, became %d for all requests", r.phase(), h.before.canary, h.after.canary)
 	case !h.after.found || weight == 0 || c.mayBeOutdated(h.Actor, r) || r.statusOverwritten.After(c.OldestView()): // the process may not have observed the phase that a user wrote
 		change.Allowed = true
@@ -140,7 +140,7 @@ func (c *routeChanges) mayRise(r *record, weight, before int, expected []*expect
 	switch r.phase() {
 	case flaggerv1.CanaryPhasePromoting, flaggerv1.CanaryPhaseFinalising:
 		returned := slices.ContainsFunc(expected, func(d *expectation) bool { return d.isPromotionStep(weight, r.status.CanaryWeight) })
-		return weight == 100 && !r.primary.ready.AlwaysSince(c.OldestView()) || r.routeRecreated(before) && (weight == r.status.CanaryWeight || returned)
+		return c.replacesPrimary(r, weight) || r.routeRecreated(before) && (weight == r.status.CanaryWeight || returned)
 	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:
 	default:
 		return r.routeRecreated(before) // it was recreated with its previous weight
@@ -158,6 +158,17 @@ func (c *routeChanges) mayRise(r *record, weight, before int, expected []*expect
 	return slices.ContainsFunc(expected, func(d *expectation) bool {
 		return !d.skipAnalysis && d.isPlanned(weight, starts) && (!d.weighted || slices.ContainsFunc(starts, func(from int) bool { return d.nextWeight(from) == weight }))
 	})
+}
+
+// replacesPrimary reports whether a weight routes all requests to the canary because the primary cannot serve the promoted revision.
+func (c *routeChanges) replacesPrimary(r *record, weight int) bool {
+	ending := r.phase() == flaggerv1.CanaryPhasePromoting || r.phase() == flaggerv1.CanaryPhaseFinalising
+	return ending && weight == 100 && !r.primary.ready.AlwaysSince(c.OldestView())
+}
+
+// promotionMayFail reports whether the primary may have exceeded the deadline of its promotion.
+func (c *ledger) promotionMayFail(r *record) bool {
+	return r.run == nil || r.primary.exceedsDeadline || !c.Clocks.Consistent(r.run.promotedAt) || c.Now().Sub(r.run.promotedAt) >= c.shortestDeadline(r)
 }
 
 // routeRecreated reports whether a write recreates the route.
