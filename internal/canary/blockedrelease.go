@@ -24,8 +24,8 @@ func continueBlockedRelease(s Snapshot, gates release.Gates) (Decision, bool) {
 	if len(changedConditions(s.Status, blocked.Status)) > 0 {
 		d.Wake = s.Now
 	}
-	if s.canaryHasTraffic() && s.Workload.Target.Endpoints.NoService && len(s.Plan.ValidationErrors) == 0 {
-		d.Effects = append([]release.Effect{ServicesExist{}}, d.Effects...) // users receive errors until the Service exists again
+	if !blockedReleaseReverts(unblocked) { // a rollback includes them
+		d.Effects = append(servicesRestored(unblocked), d.Effects...)
 	}
 	d.Gates, d.Events = slices.Concat(gates, d.Gates), slices.Concat(blocked.Events, d.Events)
 	i := slices.IndexFunc(blocked.Status.Conditions, func(c flaggerv1.CanaryCondition) bool { return c.Type == flaggerv1.ConditionBlocked })
@@ -41,8 +41,8 @@ func decideBlockedRelease(s Snapshot) (Decision, bool) {
 	switch {
 	case IsFinalising(s.Status):
 		return Decision{}, false
-	case s.isReverting() && (valid || intent != ""):
-		return rollBack(s, apexRestored(s)), !rollbackImpossible(s)
+	case blockedReleaseReverts(s):
+		return rollBack(s, servicesRestored(s)), !rollbackImpossible(s)
 	case s.hasCommand(CommandAbort):
 		return rollBackOnCommand(s), true
 	case !s.canaryHasTraffic(), s.Status.Phase == flaggerv1.CanaryPhasePromoting, s.primaryHasNewTemplate():
@@ -54,12 +54,22 @@ func decideBlockedRelease(s Snapshot) (Decision, bool) {
 	return awaitCanaryReady(s, ready, nil), ready.Verdict() != release.Pass
 }
 
-// apexRestored returns the effect that makes the Service that clients call select the primary again, if it was changed while the
-// release was blocked: a rollback removes the pods that it selects. Otherwise the Service, which the problem may be about, is not
-// needed.
-func apexRestored(s Snapshot) []release.Effect {
-	if !targetReceivesApexTraffic(s) {
+// blockedReleaseReverts reports whether a blocked release is rolled back or cancelled, by a threshold of a valid plan or by what the
+// status records.
+func blockedReleaseReverts(s Snapshot) bool {
+	return s.isReverting() && (len(s.Plan.ValidationErrors) == 0 || s.serin().Intent != "")
+}
+
+// servicesRestored returns the effect that restores the Services without which the users of a blocked release receive errors. The
+// Service that clients call selects the primary again before a rollback removes the pods that it selects; otherwise that Service,
+// which the problem may be about, is not needed.
+func servicesRestored(s Snapshot) []release.Effect {
+	switch {
+	case blockedReleaseReverts(s) && targetReceivesApexTraffic(s):
+		return []release.Effect{ServicesExist{Apex: true}}
+	case s.canaryHasTraffic() && s.Workload.Target.Endpoints.NoService && len(s.Plan.ValidationErrors) == 0:
+		return []release.Effect{ServicesExist{}}
+	default:
 		return nil
 	}
-	return []release.Effect{ServicesExist{Apex: true}}
 }

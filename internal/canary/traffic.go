@@ -69,10 +69,13 @@ func mayHaveRequestsInFlight(s Snapshot) bool {
 // drainStarted reports whether the canary lost its traffic and the drain delay began.
 func (s *Snapshot) drainStarted() bool { return s.serin().DrainUntil != nil }
 
-// trafficReturned reports whether the canary has traffic again after it lost it: a user changed the route.
-func (s *Snapshot) trafficReturned() bool {
-	return s.drainStarted() && s.isRouteObserved() && (s.Route.Canary > 0 || s.Route.Mirrored)
+// routeReachesCanary reports whether the observed route sends requests to the canary, or copies of them.
+func (s *Snapshot) routeReachesCanary() bool {
+	return s.isRouteObserved() && (s.Route.Canary > 0 || s.Route.Mirrored)
 }
+
+// trafficReturned reports whether the canary has traffic again after it lost it: a user changed the route.
+func (s *Snapshot) trafficReturned() bool { return s.drainStarted() && s.routeReachesCanary() }
 
 // previousProviderRoutes reports whether the route of another provider than that of the plan may still send traffic to the canary:
 // the provider was changed during the run. That route is not observed.
@@ -89,8 +92,7 @@ func trafficEnded(s Snapshot) []release.Effect {
 	if previous := s.routingProvider(); previous != "" {
 		effects = append(effects, TrafficWeight{Provider: previous})
 	}
-	routed := s.isRouteObserved() && (s.Route.Canary > 0 || s.Route.Mirrored)
-	if s.Plan.HasRouter && (len(effects) == 0 || len(s.Plan.ValidationErrors) == 0 || routed) {
+	if s.Plan.HasRouter && (len(effects) == 0 || len(s.Plan.ValidationErrors) == 0 || s.routeReachesCanary()) {
 		effects = append(effects, TrafficWeight{})
 	}
 	return effects
