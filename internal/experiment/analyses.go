@@ -67,10 +67,21 @@ func RecordRunStarted(status *argov1.ExperimentStatus, analysis, run string) []r
 // RecordRunRejected records in a decided status that the AnalysisRun of an analysis cannot be created as requested, for
 // example because a template does not exist.
 func RecordRunRejected(status *argov1.ExperimentStatus, analysis, message string) []release.Event {
-	message = fmt.Sprintf("Failed to create AnalysisRun for analysis '%s': %s", analysis, message)
+	message = creationFailed(analysis, message)
 	rejected, event := transitionRun(argov1.ExperimentAnalysisRunStatus{Name: analysis}, argov1.AnalysisPhaseError, message)
 	status.AnalysisRuns = append(slices.Clip(status.AnalysisRuns), rejected)
 	return []release.Event{event}
+}
+
+// RecordRunForbidden records in a decided status that the AnalysisRun of an analysis cannot be created before the administrator
+// grants a permission, for example to read its template. The next successful reconciliation removes the message.
+func RecordRunForbidden(status *argov1.ExperimentStatus, analysis, message string) []release.Event {
+	status.Message = creationFailed(analysis, message)
+	return []release.Event{{Type: release.Warning, Reason: reasonReconciliation, Message: status.Message, Persistent: true}}
+}
+
+func creationFailed(analysis, message string) string {
+	return fmt.Sprintf("Failed to create AnalysisRun for analysis '%s': %s", analysis, message)
 }
 
 // observeRun returns the status of an analysis with the phase of its run, and terminates a run that is no longer needed.

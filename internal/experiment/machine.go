@@ -34,13 +34,16 @@ func Next(s Snapshot) Decision {
 func FaultDecision(status argov1.ExperimentStatus, message string) Decision {
 	d := Decision{
 		Status: *status.DeepCopy(), Gates: release.Gates{release.NewFailedGate("fault", release.ByUser, message)},
-		Events: []release.Event{{Type: release.Warning, Reason: "ReconciliationError", Message: message, Persistent: true}},
+		Events: []release.Event{{Type: release.Warning, Reason: reasonReconciliation, Message: message, Persistent: true}},
 	}
 	if !status.Phase.Completed() {
 		d.Status.Message = "Fault: " + message
 	}
 	return d
 }
+
+// reasonReconciliation is the reason of events about a failure that only a user or an administrator can resolve.
+const reasonReconciliation = "ReconciliationError"
 
 // withoutFutureTimes returns the status with times in the future replaced by the current time. They exist if a clock was
 // set back after the status was written; without the correction, durations and deadlines would be longer by the

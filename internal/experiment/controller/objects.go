@@ -255,6 +255,8 @@ func (r *Reconciler) startRun(ctx context.Context, s *observation, effect experi
 		return experiment.RecordRunStarted(status, effect.Analysis.Name, run.Name), nil
 	case launch.NeedsUser(err):
 		return experiment.RecordRunRejected(status, effect.Analysis.Name, err.Error()), nil
+	case apierrors.IsForbidden(err): // retried, as no watch notifies of a permission
+		return experiment.RecordRunForbidden(status, effect.Analysis.Name, reconciler.Message(err)), err
 	default:
 		return nil, err
 	}

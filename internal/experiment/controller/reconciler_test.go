@@ -303,6 +303,37 @@ func TestUnavailableAPIServerDoesNotFailExperiment(t *testing.T) {
 	}
 }
 
+// TestForbiddenAnalysisIsReported: the Experiment waits for the permission, and its status and an event name the reason.
+func TestForbiddenAnalysisIsReported(t *testing.T) {
+	forbidden := apierrors.NewForbidden(argov1.SchemeGroupVersion.WithResource("analysistemplates").GroupResource(), "errors", errors.New("no permission"))
+	for name, forbid := range map[string]func(b *testCluster, err error){
+		"create": func(b *testCluster, err error) { b.refuseRun = err },
+		"read":   func(b *testCluster, err error) { b.unreadable = err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newTestCluster(t, comparisonExperiment(), errorsTemplate())
+			forbid(b, forbidden)
+			for range 8 {
+				_ = b.attemptReconcile() // with an error or not: it is repeated
+			}
+			e := &argov1.Experiment{}
+			b.get(key.Name, e)
+			for _, part := range []string{"Failed to create AnalysisRun for analysis 'errors'", `"errors" is forbidden: no permission`} {
+				if !strings.Contains(e.Status.Message, part) {
+					t.Errorf("the status contains %q, want %q in it", e.Status.Message, part)
+				}
+			}
+			if e.Status.Phase != argov1.AnalysisPhaseRunning || len(e.Status.AnalysisRuns) > 0 {
+				t.Errorf("got %s with %+v, want another attempt", e.Status.Phase, e.Status.AnalysisRuns)
+			}
+			forbid(b, nil)
+			if status := b.reconcileTimes(8); status.Message != "" || len(status.AnalysisRuns) != 1 {
+				t.Errorf("with the permission: got %q with %+v", status.Message, status.AnalysisRuns)
+			}
+		})
+	}
+}
+
 // panickingClient is a client in which reading a ReplicaSet panics while broken is true.
 type panickingClient struct {
 	client.Client
