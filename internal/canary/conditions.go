@@ -38,7 +38,7 @@ const reasonRefusedStep = "RefusedStep"
 // conditionReason converts the name of a gate to the reason of a condition: canary-ready becomes CanaryReady.
 func conditionReason(gateName string) string {
 	var b strings.Builder
-	for word := range strings.FieldsFuncSeq(gateName, func(r rune) bool { return r == '-' || r == '/' || r == ' ' }) {
+	for word := range strings.FieldsFuncSeq(gateName, func(r rune) bool { return r == '-' || r == '/' || r == ' ' || r == '#' }) {
 		b.WriteString(strings.ToUpper(word[:1]) + word[1:])
 	}
 	return b.String()

@@ -84,14 +84,16 @@ func NewPlan(c *flaggerv1.Canary, settings Settings) Plan {
 	p.readStrategy(analysis, features)
 	p.checkServiceMatch(c.Spec.Service.Match, features)
 	p.readChecks(analysis)
-	earlier := map[[3]string]int{} // by type, name and URL
+	earlier, namesakes := map[[3]string]int{}, map[[2]string]int{} // by type, name and URL; by type and name
 	for _, hook := range analysis.Webhooks {
 		if hook.Type == "" {
 			hook.Type = flaggerv1.RolloutHook
 		}
 		identity := [3]string{string(hook.Type), hook.Name, hook.URL}
-		p.Hooks = append(p.Hooks, Hook{CanaryWebhook: hook, Ordinal: earlier[identity]})
+		name := [2]string{string(hook.Type), hook.Name}
+		p.Hooks = append(p.Hooks, Hook{CanaryWebhook: hook, Ordinal: earlier[identity], Namesakes: namesakes[name]})
 		earlier[identity]++
+		namesakes[name]++
 	}
 	p.validateReferences(c, analysis, settings)
 	return p

@@ -86,6 +86,8 @@ type Hook struct {
 	// Ordinal is the number of earlier entries with the same type, name and URL. The hooks of a load tester share its URL, and only
 	// their metadata differs.
 	Ordinal int
+	// Namesakes is the number of earlier entries with the same type and name.
+	Namesakes int
 }
 
 // Check is one measurement that is evaluated in each window.

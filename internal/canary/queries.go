@@ -50,7 +50,7 @@ func hookQuery(s Snapshot, hook Hook, attempt string, since time.Time) release.Q
 	address := fnv.New32a()
 	_, _ = address.Write([]byte(hook.URL)) // never fails
 	return release.Query{
-		ID:    shortID(hookGateName(hook)) + "/" + strconv.FormatUint(uint64(address.Sum32()), 36) + "/" + s.run() + "/" + attempt + ordinalSuffix(hook),
+		ID:    shortID(typedName(hook)) + "/" + strconv.FormatUint(uint64(address.Sum32()), 36) + "/" + s.run() + "/" + attempt + ordinalSuffix(hook),
 		Since: since,
 	}
 }
@@ -88,8 +88,20 @@ const (
 	sourcesGate      = "metrics-available"
 )
 
-// hookGateName is the name of the gate of a webhook.
-func hookGateName(hook Hook) string { return string(hook.Type) + "/" + hook.Name }
+// hookGateName is the name of the gate of a webhook. A number distinguishes hooks with the same type and name: each of them may wait
+// for another user.
+func hookGateName(hook Hook) string { return hook.numbered(string(hook.Type) + "/" + hook.Name) }
+
+// numbered adds a number to a name that earlier hooks have too.
+func (h *Hook) numbered(name string) string {
+	if h.Namesakes == 0 {
+		return name
+	}
+	return name + "#" + strconv.Itoa(h.Namesakes+1)
+}
+
+// typedName is the name of the gate of the first webhook with that type and name. Queries are identified by it and the address.
+func typedName(hook Hook) string { return string(hook.Type) + "/" + hook.Name }
 
 func isHookGate(g *release.Gate, hookType flaggerv1.HookType) bool {
 	return strings.HasPrefix(g.Name, string(hookType)+"/")
@@ -109,7 +121,7 @@ func EventKey(uid string, status flaggerv1.CanaryStatus, hook Hook, event releas
 	if status.Serin != nil && status.Serin.Window != nil {
 		window = status.Serin.Window.Start.UTC().Format(time.RFC3339Nano)
 	}
-	parts := []string{uid, RunOf(uid, status), hookGateName(hook), hook.URL, event.Phase, window, string(event.Type), event.Message}
+	parts := []string{uid, RunOf(uid, status), typedName(hook), hook.URL, event.Phase, window, string(event.Type), event.Message}
 	if suffix := ordinalSuffix(hook); suffix != "" {
 		parts = append(parts, suffix)
 	}
