@@ -75,6 +75,7 @@ type Frame[R AnyRelease] struct {
 
 	World      *sim.World
 	Cluster    *cluster.Cluster
+	Gateway    *cluster.Gateway
 	Releases   []R
 	User       client.Client
 	UserClient UserClient
@@ -95,7 +96,7 @@ func NewFrame[R AnyRelease](w *sim.World, scripted bool) Frame[R] {
 
 // Begin adds the gateway and the trace to the world, and lets users observe its events.
 func (f *Frame[R]) Begin(observe func(event any)) {
-	cluster.NewGateway(f.World, f.Cluster, f.routes)
+	f.Gateway = cluster.NewGateway(f.World, f.Cluster, f.routes)
 	TraceWrites(f.World, f.DescribeWrite)
 	f.World.Subscribe(observe)
 }
@@ -173,6 +174,7 @@ func (f *Frame[R]) Quiesce(*sim.World) {
 	f.Stopped = true
 	f.Cluster.Quiesce()
 	if !f.Scripted {
+		f.Gateway.Report()
 		f.Repair()
 	}
 }

@@ -51,6 +51,8 @@ var Invariants = []oracle.Invariant{
 	{Number: "I38", Text: "a process writes nothing, and sends no query, after another one has taken over, however long it was suspended"},
 	{Number: "I41", Text: "the status records each release that ended, once, with its result and the cause of a failure, and no record changes"},
 	{Number: "I42", Text: "the status reports an alert provider that does not exist, until it does"},
+	{Number: "I47", Text: "a release does not advance while a router reports that it has not applied the route, and continues once it has; an abort does not wait for that"},
+	{Number: "I48", Text: "the status reports a Gateway that no controller reports on, until one does"},
 }
 
 // checkers returns the checkers of the invariants for one run.
@@ -92,6 +94,8 @@ func (l *ledger) checkers() oracle.Checkers {
 		"I35": {&fairQueries{ledger: l}},
 		"I41": {oracle.OnEvent(history.recordsEachRelease)},
 		"I42": {oracle.AtEnd(l.missingProviders)},
+		"I47": {newRouteReports(l, checked)},
+		"I48": {oracle.AtEnd(l.unreportedGateways)},
 	})
 }
 

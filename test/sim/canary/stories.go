@@ -89,7 +89,7 @@ func Stories() []Story {
 			}
 		}, Acts: []Act{shipWhenInitialized(actors.GoodVersion)}, End: succeeded},
 	}
-	return slices.Concat(stories, interruptions(), latePrimaries(), daemonSets(), otherProviders(), blockedReleases(), editedReleases(), []Story{rolledBackWithoutRoom(), routeDeletedWithAWeight(), windowInTheFuture()})
+	return slices.Concat(stories, interruptions(), latePrimaries(), daemonSets(), otherProviders(), blockedReleases(), editedReleases(), silentGateways(), []Story{rolledBackWithoutRoom(), routeDeletedWithAWeight(), windowInTheFuture()})
 }
 
 // rolledBackWithoutRoom is a release that fails its checks while pods of the primary are missing, more pods are desired than

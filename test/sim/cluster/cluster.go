@@ -25,19 +25,20 @@ import (
 
 // The classes of faults of a cluster.
 const (
-	PodCrashes    sim.FaultClass = "pod-crash"      // a ready pod crashes, and is restarted
-	SlowStarts    sim.FaultClass = "slow-start"     // a pod needs minutes to be ready
-	NodeLosses    sim.FaultClass = "node-loss"      // all pods of a node are lost, which Kubernetes detects later
-	LateEndpoints sim.FaultClass = "late-endpoints" // endpoints are published seconds after the pods are ready
-	LateSelectors sim.FaultClass = "late-selector"  // endpoints follow a changed selector of a Service seconds later
-	LateGateways  sim.FaultClass = "late-gateway"   // a replica of a gateway observes changes seconds later
-	LoadChanges   sim.FaultClass = "load"           // the load that autoscalers measure changes
-	NoRoom        sim.FaultClass = "no-room"        // no node has room for another pod: new ones remain pending until others are removed
+	PodCrashes     sim.FaultClass = "pod-crash"      // a ready pod crashes, and is restarted
+	SlowStarts     sim.FaultClass = "slow-start"     // a pod needs minutes to be ready
+	NodeLosses     sim.FaultClass = "node-loss"      // all pods of a node are lost, which Kubernetes detects later
+	LateEndpoints  sim.FaultClass = "late-endpoints" // endpoints are published seconds after the pods are ready
+	LateSelectors  sim.FaultClass = "late-selector"  // endpoints follow a changed selector of a Service seconds later
+	LateGateways   sim.FaultClass = "late-gateway"   // a replica of a gateway observes changes seconds later
+	SilentGateways sim.FaultClass = "silent-gateway" // no controller reports on routes of the Gateway API, nor applies them in some cases
+	LoadChanges    sim.FaultClass = "load"           // the load that autoscalers measure changes
+	NoRoom         sim.FaultClass = "no-room"        // no node has room for another pod: new ones remain pending until others are removed
 )
 
 // Classes returns the classes of faults for sim.Options.
 func Classes() []sim.FaultClass {
-	return []sim.FaultClass{PodCrashes, SlowStarts, NodeLosses, LateEndpoints, LateSelectors, LateGateways, LoadChanges}
+	return []sim.FaultClass{PodCrashes, SlowStarts, NodeLosses, LateEndpoints, LateSelectors, LateGateways, SilentGateways, LoadChanges}
 }
 
 // The maximum delays of a cluster. The classes of faults add to them.

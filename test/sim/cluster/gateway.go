@@ -41,6 +41,7 @@ type Gateway struct {
 	writer       client.Client
 	// routeWritten is when the route of a release was last written.
 	routeWritten map[types.NamespacedName]time.Time
+	silence      silence
 }
 
 // gatewayReplicas is the number of replicas, which converge independently.
@@ -79,6 +80,7 @@ func NewGateway(w *sim.World, c *Cluster, routes func() []Route) *Gateway {
 	}
 	w.Subscribe(g.observe)
 	c.watchers = append(c.watchers, g.podsChanged)
+	g.scheduleSilences()
 	return g
 }
 
@@ -172,6 +174,9 @@ func (g *Gateway) observe(event any) {
 		if e.Kind == route.kind() {
 			g.routeWritten[route.Release] = g.world.Now()
 		}
+		if e.Kind == HTTPRouteKind && e.Type == store.Modified {
+			g.startSilence()
+		}
 		for _, r := range g.replicas {
 			g.scheduleDelivery(r, route, e)
 		}
@@ -203,6 +208,10 @@ func (g *Gateway) scheduleDelivery(r *replica, route Route, e *store.Event) {
 		g.updateTraffic(r, route, first)
 	}
 	v := g.view(r, route)
+	if g.silence.holds(e) {
+		g.silence.held = append(g.silence.held, func() { g.scheduleDelivery(r, route, e) })
+		return
+	}
 	wait, late := r.draws.Skewed(20*time.Millisecond, GatewayDelay), r.draws.Skewed(time.Second, FaultDelay)
 	if g.world.Faults.Inject(LateGateways) {
 		wait += late
@@ -516,7 +525,7 @@ func (g *Gateway) reports(e *store.Event) bool {
 // writeStatus writes whether a generation of a route is accepted, unless a newer one is being delivered.
 func (g *Gateway) writeStatus(e *store.Event, accepted bool) {
 	v := g.world.Server.Peek(e.Kind, e.Key)
-	if v == nil || v.UID() != e.New.UID() || v.Generation() != e.New.Generation() {
+	if v == nil || v.UID() != e.New.UID() || v.Generation() != e.New.Generation() || g.silence.silences(e.Kind) {
 		return
 	}
 	condition := map[string]any{
@@ -542,9 +551,13 @@ func (g *Gateway) writeStatus(e *store.Event, accepted bool) {
 		}
 		status = map[string]any{"parents": parents}
 	}
+	g.updateStatus(v, status)
+}
+
+func (g *Gateway) updateStatus(v *store.Version, status map[string]any) {
 	obj := editable(v)
 	obj.Object["status"] = status
-	g.cluster.checkWrite("the status of "+e.Kind.Kind+" "+e.Key.Name, g.writer.Status().Update(background(), obj))
+	g.cluster.checkWrite("the status of "+v.Kind().Kind+" "+v.Key().Name, g.writer.Status().Update(background(), obj))
 }
 
 // String describes the routing for the trace.

@@ -452,6 +452,24 @@ var Canaries = []Mutant{
 		"internal/canary/controller/observe.go",
 		"	for _, alert := range analysisOf(c).Alerts {\n		key := templateKey", "	for _, alert := range analysisOf(c).Alerts[:0] {\n		key := templateKey", 1,
 	},
+	{
+		"an old report that counts for the current route",
+		"I47",
+		"internal/traffic/gatewayapi/read.go",
+		"|| condition.ObservedGeneration < obj.GetGeneration() {", "{", 0,
+	},
+	{
+		"an abort that waits for the router",
+		"I47",
+		"internal/canary/progress.go",
+		"case s.hasCommand(CommandAbort):", "case s.hasCommand(CommandAbort) && s.Route.Confirmation != Unconfirmed:", 0,
+	},
+	{
+		"a Gateway without a report that is not noticed",
+		"I48",
+		"internal/canary/notices.go",
+		"s.Route.Unreported.Message == \"\" {", "s.Route.Unreported.Message != \"\" {", 1,
+	},
 }
 
 // Elsewhere contains the invariants that no single run of Canaries can violate, and the tests that cover them.

@@ -431,6 +431,18 @@ var Rollouts = []Mutant{
 		"internal/rollout/routerplugin.go",
 		"Number: p.route.Number + 1}", "Number: max(p.route.Number, 1)}", 30,
 	},
+	{
+		"an old report that counts for the current route",
+		"I47",
+		"internal/traffic/gatewayapi/read.go",
+		"|| condition.ObservedGeneration < obj.GetGeneration() {", "{", 0,
+	},
+	{
+		"a report of a router that is noticed late",
+		"I47",
+		"internal/rollout/controller/watch.go",
+		"	default:\n		requests := reconciler", "	default:\n		if before != nil && after != nil && before.GetGeneration() == after.GetGeneration() {\n			return nil\n		}\n		requests := reconciler", 0,
+	},
 }
 
 // RolloutsElsewhere contains the invariants that no single run of Rollouts can violate, and the tests that cover them.
