@@ -7,7 +7,7 @@ import (
 
 // Without permission to read a template, no AnalysisRun can be created. Until the permission exists, no release starts, and
 // one in progress does not advance: its traffic would increase without the analysis. Its pods are still scaled, and it can be
-// aborted, rolled back, retried and promoted without analyses.
+// aborted, rolled back, retried and promoted without analyses. After a retry, its weight waits for the background analysis.
 
 // templateGates returns the gate about an unreadable template.
 func templateGates(f facts) release.Gates {
@@ -42,4 +42,13 @@ func awaitTemplates(f facts) Decision {
 		d.Wake = f.Now
 	}
 	return d
+}
+
+// lacksBackgroundAnalysis reports whether the background analysis that the release needs now does not exist, and cannot be created.
+func lacksBackgroundAnalysis(f facts) bool {
+	if f.UnreadableTemplate == "" {
+		return false
+	}
+	background := planCanaryAnalyses(f).background
+	return background != nil && findAnalysisRun(f, background.Name) == nil
 }

@@ -132,6 +132,8 @@ func desiredSplit(f facts) trafficSplit {
 		t.weight = release.CarriedWeight(f.maxWeight(), f.new.Available, f.replicas())
 	case s.PromoteFull:
 		t.weight = highestKnownWeight(f, nil, f.Hash)
+	case lacksBackgroundAnalysis(f):
+		return splitBeforeAnalysis(f, t)
 	case stepPods(f).missingPods() != "":
 		return splitBeforePods(f, t, stepPods(f).missingPods())
 	case stepping:
@@ -158,6 +160,17 @@ func splitBeforePods(f facts, t trafficSplit, missing string) trafficSplit {
 		t.weightRequirement = fmt.Sprintf("weight %d waits for pods: %s", t.weight, missing)
 		t.weight = recordedWeight
 	}
+	return t
+}
+
+// splitBeforeAnalysis returns the split while the background analysis cannot be created: that of the step, but no more than the
+// recorded weight, and no further managed route.
+func splitBeforeAnalysis(f facts, t trafficSplit) trafficSplit {
+	t.weight, t.managedRoutes, t.onlyExistingRoutes = f.maxWeight(), true, true
+	if _, stepping := pods.StepAt(f.steps(), f.Status.CurrentStepIndex); stepping {
+		t.weight, t.experiments = pods.WeightAt(f.steps(), *f.Status.CurrentStepIndex), true
+	}
+	t.weight = min(t.weight, highestKnownWeight(f, nil, f.Hash))
 	return t
 }
 
