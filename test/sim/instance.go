@@ -425,6 +425,9 @@ func (w callHook) Before(call store.Call) store.Fault {
 	if t.reconciliation != nil && call.Read() {
 		t.reconciliation.recordRead(call)
 	}
+	if call.Read() && w.unreadable[call.Kind] {
+		return store.Fault{Err: store.Forbidden(call)}
+	}
 	if call.Cached {
 		return store.Fault{}
 	}

@@ -68,7 +68,8 @@ type World struct {
 	writes          int
 	callCount       int // calls of Serin to the API server
 	outdatedLists   map[schema.GroupKind]outdatedList
-	clockSet        bool // the clock of some process differed from that of the world for a while
+	unreadable      map[schema.GroupKind]bool // kinds that processes have no permission to read
+	clockSet        bool                      // the clock of some process differed from that of the world for a while
 	queries         []string
 	trace           []string
 	panics          []string
@@ -204,6 +205,14 @@ func Run(o Options, kinds ...Kind) Result {
 
 // Now returns the simulated time, unaffected by the clocks of processes.
 func (w *World) Now() time.Time { return w.now }
+
+// AllowReads sets whether processes have permission to read a kind.
+func (w *World) AllowReads(kind schema.GroupKind, allowed bool) {
+	if w.unreadable == nil {
+		w.unreadable = map[schema.GroupKind]bool{}
+	}
+	w.unreadable[kind] = !allowed
+}
 
 // After schedules an action that is not one of Serin's.
 func (w *World) After(d time.Duration, run func()) { w.agenda.schedule(w.now.Add(max(d, 0)), run) }

@@ -443,6 +443,12 @@ var Rollouts = []Mutant{
 		"internal/rollout/controller/watch.go",
 		"	default:\n		requests := reconciler", "	default:\n		if before != nil && after != nil && before.GetGeneration() == after.GetGeneration() {\n			return nil\n		}\n		requests := reconciler", 0,
 	},
+	{
+		"a weight without its background analysis",
+		"I49",
+		"internal/rollout/traffic.go",
+		"case lacksBackgroundAnalysis(f):", "case lacksBackgroundAnalysis(f) && f.Name == \"\":", 0,
+	},
 }
 
 // RolloutsElsewhere contains the invariants that no single run of Rollouts can violate, and the tests that cover them.

@@ -48,6 +48,7 @@ var Invariants = []oracle.Invariant{
 	{Number: "I45", Text: "the last pods of a revision are removed only while the router plugin sends no requests to it"},
 	{Number: "I46", Text: "a router plugin is called for the route in the status, never for an earlier one after a later one, and the number of a route identifies it"},
 	{Number: "I47", Text: "a release does not advance while a router reports that it has not applied the route, and continues once it has"},
+	{Number: "I49", Text: "a weight of a step with a background analysis is analysed, also if its AnalysisTemplate cannot be read for a while"},
 }
 
 // checkers returns the checkers of the invariants for one run.
@@ -84,6 +85,7 @@ func (l *ledger) checkers() oracle.Checkers {
 		"I45": {oracle.OnEvent(newRouterPluginRoutes(l).checkPods)},
 		"I46": {oracle.OnEvent(newRouterPluginRoutes(l).checkOrder)},
 		"I47": {newRouteReports(l)},
+		"I49": {oracle.OnEvent((&analysedWeights{l, map[types.UID]time.Time{}}).check)},
 		"I37": {&endpointsBeforeWeight{ledger: l, published: map[endpointsKey]*oracle.Timeline[int]{}}},
 	})
 }

@@ -49,7 +49,7 @@ type Rollouts struct {
 
 // API is the API of Rollouts in the simulator.
 var API = actors.NewAPI(store.Argo, slices.Concat(
-	actors.MetricFaults, jobFaults, []sim.FaultClass{actors.GitOps, Scaler}, actors.ActionClasses(actions), cluster.Classes(), []sim.FaultClass{cluster.NoRoom},
+	actors.MetricFaults, jobFaults, []sim.FaultClass{actors.GitOps, Scaler, UnreadableTemplates}, actors.ActionClasses(actions), cluster.Classes(), []sim.FaultClass{cluster.NoRoom},
 ), Stories, func(s *Story) string { return s.Name }, func(story *Story) []sim.Kind {
 	k := &Rollouts{story: story, processes: map[*sim.Instance]*process{}}
 	return []sim.Kind{
@@ -90,6 +90,7 @@ func (k *Rollouts) Populate(w *sim.World) {
 	k.DrawReleases([]string{"cart", "till"}, []int{1, 1, 1, 1, 1, 2, 2}, drawRelease, func(r *Release, _ int) { k.addOptionalFeatures(r) })
 	k.ScheduleShipping(actors.ShippingPlan{MaxVersions: 4, MinInterval: time.Minute, MaxInterval: 10 * time.Minute}, 0.65, 0, k.users.ship)
 	k.users.scheduleConflicts()
+	k.scheduleUnreadableTemplates()
 	actors.ScheduleActions(w, k.users, actions, func() []*Release { return k.Releases })
 	for _, r := range k.Releases {
 		k.drawAutoscaler(r)

@@ -151,7 +151,7 @@ func Stories() []Story {
 			spec.Strategy.BlueGreen.PostPromotionAnalysis = new(analysisWith(shortTemplate))
 		}, Acts: []Act{shipWhenHealthy(actors.BadVersion)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
 	}
-	return slices.Concat(stories, interruptions(), pingPongStories(), jobStories(), workloadStories(), silentGateways())
+	return slices.Concat(stories, interruptions(), pingPongStories(), jobStories(), workloadStories(), silentGateways(), unreadableTemplates())
 }
 
 // interruptions returns stories in which users change their minds.

@@ -177,6 +177,7 @@ func (k *Rollouts) patchStatus(key types.NamespacedName, patch string) bool {
 // repair is what users do once faults have ended: they repair what would block a release indefinitely, or leave it, so that the
 // release has to report what it waits for.
 func (u *users) repair() {
+	u.allowTemplates(true)
 	u.deleteHangingJobs()
 	for _, r := range u.Releases {
 		s := u.World.Draws.Stream("mend/" + r.Key.Name)
