@@ -32,6 +32,9 @@ func (k *Rollouts) allowTemplates(allowed bool) {
 
 // unreadableTemplates returns a story of a release that is retried while its AnalysisTemplates may not be read.
 func unreadableTemplates() []Story {
+	abortCarriedOut := func(_ *Release, s argov1.RolloutStatus) bool {
+		return s.Abort && s.AbortedAt != nil && s.Canary.Weights != nil && s.Canary.Weights.Canary.Weight == 0
+	}
 	return []Story{{
 		Name: "retried without permission to read templates", Router: actors.Istio, Spec: func(spec *argov1.RolloutSpec) {
 			withSteps(weightStep(20), pauseStep(30))(spec)
@@ -39,7 +42,7 @@ func unreadableTemplates() []Story {
 		}, Acts: []Act{
 			shipWhenHealthy(actors.GoodVersion),
 			{When: isPaused, After: 2 * time.Second, Do: func(p *users, r *Release) { p.abort(r.Key) }},
-			{When: isAborted, After: 5 * time.Second, Do: func(p *users, r *Release) {
+			{When: abortCarriedOut, After: 5 * time.Second, Do: func(p *users, r *Release) {
 				p.allowTemplates(false)
 				p.retry(r.Key)
 			}},
