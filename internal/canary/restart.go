@@ -20,7 +20,7 @@ func restartOnTargetChange(s Snapshot) (Decision, bool) {
 		e.recordAppliedRevision()
 		return e.recordIntent(intentCancel, "the target was reverted to the promoted revision").addEvents(cancelledEvent(s)).decision(nil), true
 	}
-	observed := s.serin().Started || s.canaryHasTraffic() || s.Status.Iterations > 0 || s.Status.FailedChecks > 0
+	observed := s.serin().Started || s.canaryHasTraffic() || s.previousProviderRoutes() || s.Status.Iterations > 0 || s.Status.FailedChecks > 0
 	if !observed {
 		// No query was sent and nothing was observed yet: the ConfigMap and the Deployment of one change arrive one after the other.
 		e.addEffects(ConfigsRestored{ID: s.promotionCopyID()})

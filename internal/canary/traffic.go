@@ -80,8 +80,7 @@ func (s *Snapshot) trafficReturned() bool { return s.drainStarted() && s.routeRe
 // previousProviderRoutes reports whether the route of another provider than that of the plan may still send traffic to the canary:
 // the provider was changed during the run. That route is not observed.
 func (s *Snapshot) previousProviderRoutes() bool {
-	exposed := HasTransitionEffects(s.Status.Phase) && !s.drainStarted() && (s.serin().Started || s.Status.CanaryWeight > 0)
-	return exposed && s.routingProvider() != ""
+	return HasTransitionEffects(s.Status.Phase) && !s.drainStarted() && s.routingProvider() != ""
 }
 
 // trafficEnded are the effects with which the canary loses its traffic: at the provider that routes the traffic of the run, if the

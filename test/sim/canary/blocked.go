@@ -18,7 +18,7 @@ func (r *record) isBlocked() bool { return blockedReason(r.canary) != "" }
 
 // isStopped reports whether a release is blocked, and nothing happens until a user repairs it.
 func (r *record) isStopped() bool {
-	return r.isBlocked() && (r.target.version == nil || r.primary.version == nil || !continuesBlocked(r.canary, r.target.ready.True))
+	return r.isBlocked() && (r.target.version == nil || r.primary.version == nil || r.primary.version == r.target.version || !continuesBlocked(r.canary, r.target.ready.True))
 }
 
 // blockedReason returns the reason of the condition Blocked, or "" if a Canary is not blocked.
@@ -59,5 +59,7 @@ func (k *Canaries) isStopped(c *flaggerv1.Canary) bool {
 	workload := func(name string) *store.Version {
 		return k.World.Server.Peek(schema.GroupKind{Group: "apps", Kind: c.Spec.TargetRef.Kind}, types.NamespacedName{Namespace: c.Namespace, Name: name})
 	}
-	return workload(c.Spec.TargetRef.Name) == nil || workload(c.Spec.TargetRef.Name+primarySuffix) == nil || !continuesBlocked(c, k.Cluster.Ready(c.Namespace, c.Spec.TargetRef.Name) > 0)
+	target, primary := workload(c.Spec.TargetRef.Name), workload(c.Spec.TargetRef.Name+primarySuffix)
+	// A promotion that has begun is neither observed nor rolled back: all pods have the new version.
+	return target == nil || primary == nil || versionOf(target) == versionOf(primary) || !continuesBlocked(c, k.Cluster.Ready(c.Namespace, c.Spec.TargetRef.Name) > 0)
 }

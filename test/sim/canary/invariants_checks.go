@@ -484,13 +484,20 @@ func (c *newRuns) starts(event any) []oracle.NewRelease {
 	if s.FailedChecks != 0 || s.Iterations != 0 || s.CanaryWeight != 0 {
 		start.CarriedOver = append(start.CarriedOver, fmt.Sprintf("%d failed checks, %d iterations and weight %d", s.FailedChecks, s.Iterations, s.CanaryWeight))
 	}
-	if a := s.Serin; a != nil && (a.Window != nil || a.Started || a.Asked != nil || a.Held != "" || a.Intent != "") {
+	if a := s.Serin; a != nil && (a.Window != nil || a.Started && !retainsRoute(h.After) || a.Asked != nil || a.Held != "" || a.Intent != "") {
 		start.CarriedOver = append(start.CarriedOver, fmt.Sprintf("the state %+v", *a))
 	}
 	if r.route.canary > 0 && r.primary.ready.AlwaysSince(c.OldestView()) && r.route.changed.Before(c.OldestView()) && r.stableContent != "" {
 		start.CarriedOver = append(start.CarriedOver, fmt.Sprintf("%d %% of the traffic", r.route.canary))
 	}
 	return []oracle.NewRelease{start}
+}
+
+// retainsRoute reports whether a release still has the route of a provider that its spec no longer names: until the primary can serve,
+// a new revision receives the traffic of the previous one.
+func retainsRoute(c *flaggerv1.Canary) bool {
+	shape := strings.Split(c.Status.Serin.Shape, "/")
+	return len(shape) > 1 && shape[1] != c.Spec.Provider
 }
 
 // freshSamples is the part of I17 about metrics: the samples of a revision contain no responses of an earlier one.

@@ -54,6 +54,9 @@ var actions = []actors.Action[*users, *Release]{
 	}},
 	{Class: actors.DeleteRoute, Do: (*users).deleteRoute},
 	{Class: actors.EditRouteWeights, Do: func(p *users, r *Release, s *sim.Stream) {
+		if c := p.storedCanary(r.Key); c != nil && c.Spec.Provider != r.Provider {
+			return // Serin does not observe the route of a provider that the spec no longer names
+		}
 		p.UserClient.EditRouteWeights(r.Key, r.Apex, r.Provider, r.isCanary, s)
 	}},
 	{Class: Suspend, Do: (*users).suspend},
@@ -124,11 +127,15 @@ func (u *users) updateSpec(r *Release, change func(*flaggerv1.Canary)) bool {
 
 // targetVersion returns the version that the target of a release runs, or "" if there is no target.
 func (k *Canaries) targetVersion(r *Release) string {
-	target := k.World.Server.Peek(r.Kind, types.NamespacedName{Namespace: actors.Namespace, Name: r.Target})
-	if target == nil {
+	return versionOf(k.World.Server.Peek(r.Kind, types.NamespacedName{Namespace: actors.Namespace, Name: r.Target}))
+}
+
+// versionOf returns the version that a workload runs, or "" if it does not exist.
+func versionOf(workload *store.Version) string {
+	if workload == nil {
 		return ""
 	}
-	template, _, _ := unstructured.NestedFieldNoCopy(target.Content(), "spec", "template")
+	template, _, _ := unstructured.NestedFieldNoCopy(workload.Content(), "spec", "template")
 	content, _ := template.(map[string]any)
 	return actors.Labels(content)["version"]
 }
