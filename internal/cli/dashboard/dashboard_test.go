@@ -18,6 +18,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/cli/clitest"
@@ -584,6 +585,18 @@ func TestLostClusterIsReported(t *testing.T) {
 	}
 	if fleet.Observed.IsZero() {
 		t.Error("the time of the observation is missing")
+	}
+}
+
+// TestLostClusterIsReportedForAReleaseAtOnce: the page of a release must not be empty until the first heartbeat.
+func TestLostClusterIsReportedForAReleaseAtOnce(t *testing.T) {
+	w := clitest.NewFakeCluster(t, clitest.Cart)
+	w.FailRequests(errors.New("access denied"))
+	w.Session.Clock = clocktesting.NewFakeClock(time.Now()) // without heartbeats
+	var status dashboard.Status
+	open(t, w).stream("?release=canary/shop/cart", "").next("heartbeat", &status)
+	if !status.Lost || len(status.Notes) != 1 || !strings.Contains(status.Notes[0], "access denied") {
+		t.Errorf("got %+v, want a lost cluster", status)
 	}
 }
 

@@ -131,15 +131,20 @@ func streamFleet(ctx context.Context, out eventWriter, h *hub, f filter, lastID 
 // streamRelease sends the details of one release when they change.
 func streamRelease(ctx context.Context, out eventWriter, h *hub, key explain.Key) {
 	var sent uint64
-	isFirst, wasGone := true, false
+	isFirst, wasGone, wasLost := true, false, false
 	h.watch(ctx, func() (<-chan struct{}, bool) {
 		e, version, isReady, changed := h.find(key)
+		status := h.heartbeat()
+		isLost := status.Lost && !wasLost
+		wasLost = status.Lost
 		switch {
+		case !isReady && isLost: // until the next heartbeat, the page would be empty without a reason
+			return changed, out.write("heartbeat", "", status)
 		case !isReady:
 			return changed, true
 		case e == nil && !wasGone:
 			wasGone = true
-			return changed, out.write("release", "", Detail{Status: h.heartbeat(), Gone: true, Actions: []Action{}, History: []explain.PastRelease{}})
+			return changed, out.write("release", "", Detail{Status: status, Gone: true, Actions: []Action{}, History: []explain.PastRelease{}})
 		case e != nil && (isFirst || version != sent || wasGone):
 			sent, isFirst, wasGone = version, false, false
 			return changed, out.write("release", "", h.describeRelease(ctx, e))
