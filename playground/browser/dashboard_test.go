@@ -12,6 +12,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/cli/clitest"
@@ -245,4 +246,24 @@ func TestSetupShowsTheQueueLive(t *testing.T) {
 	})
 	page.WaitForText("1 in progress, 1 waiting.")
 	checkPage(t, page, "setup-queue")
+}
+
+// TestSignInDoesNotReportALostConnection: a viewer who is not signed in has a dashboard that responds.
+func TestSignInDoesNotReportALostConnection(t *testing.T) {
+	page := browser.Open(t)
+	w := clitest.NewFakeCluster(t, clitest.Cart)
+	handler, err := dashboard.New(t.Context(), dashboard.Options{Clock: clock.RealClock{}, Selections: []cluster.Selection{{}}, Connect: func(string) (*cluster.Session, error) { return w.Session, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(handler)
+	t.Cleanup(func() { handler.Close(); server.Close() })
+	page.Open(server.URL)
+	page.WaitForText("Bearer token for the API server")
+	if text := page.Text(); strings.Contains(text, "does not respond") {
+		t.Errorf("the page contains:\n%s", text)
+	}
+	if browser.Evaluate[bool](page, "document.body.classList.contains('lost')") {
+		t.Error("the page is grey")
+	}
 }

@@ -212,6 +212,8 @@ function showSignIn(problem) {
   disconnect();
   leave();
   leave = () => {};
+  isConnected = true; // the dashboard has responded: the viewer is not signed in
+  setStatus({});
   title("Sign in");
   if (document.body.dataset.token !== "true") {
     main.replaceChildren(el("div", { class: "panel login" }, el("h1", {}, "You are not signed in"),
@@ -293,7 +295,7 @@ function showFleet() {
     for (const item of items) item.size = shown;
     list.style.height = top + "px";
     empty.hidden = items.length > 0;
-    empty.textContent = !isComplete ? "Loading…" : releases.size ? "No release matches the filters." : "There are no releases. Create a Canary or a Rollout, for example with: serin init";
+    empty.textContent = !isComplete ? "Loading…" : status.lost && !releases.size ? "The releases are not known." : releases.size ? "No release matches the filters." : "There are no releases. Create a Canary or a Rollout, for example with: serin init";
     renderCounters();
     renderVisible();
   }
