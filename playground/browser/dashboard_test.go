@@ -248,6 +248,47 @@ func TestSetupShowsTheQueueLive(t *testing.T) {
 	checkPage(t, page, "setup-queue")
 }
 
+// brokenWords returns the words in tables that are broken although they fit, such as those of a narrow column next to a long text.
+const brokenWords = `[...document.querySelectorAll("td")].flatMap((cell) => {
+	const words = [], texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+	while (texts.nextNode()) {
+		for (const match of texts.currentNode.data.matchAll(/[A-Za-z0-9:.]{2,24}/g)) {
+			const range = document.createRange();
+			range.setStart(texts.currentNode, match.index);
+			range.setEnd(texts.currentNode, match.index + match[0].length);
+			if (new Set([...range.getClientRects()].map((part) => part.top)).size > 1) words.push(match[0]);
+		}
+	}
+	return words;
+})`
+
+// TestTablesBreakNoWords has long texts next to short ones.
+func TestTablesBreakNoWords(t *testing.T) {
+	page := browser.Open(t)
+	const short, long = "Advance cart.shop canary weight 20", "no values found: Gateway gatway.playground does not exist, so HTTPRoute cart.shop routes no requests from it: create it, or correct spec.service.gatewayRefs"
+	openDashboard(t, page, clitest.NewFakeCluster(t, strings.NewReplacer(short, "'"+strings.Repeat(long+". ", 3)+"'", "type: Normal", "type: Warning", "success rate 91.20% < 99%", long).Replace(clitest.Cart)), nil)
+	page.ClickUntil("a.row", "location.pathname.endsWith('/cart') && document.querySelectorAll('td').length > 10")
+	if broken := browser.Evaluate[[]string](page, brokenWords); len(broken) > 0 {
+		t.Errorf("the tables break the words %q", broken)
+	}
+	checkPage(t, page, "long-texts")
+}
+
+// TestReleaseIsDescribedAsItIs: a gate that passes with a notice is not green, and a name is written as it is.
+func TestReleaseIsDescribedAsItIs(t *testing.T) {
+	page := browser.Open(t)
+	openDashboard(t, page, clitest.NewFakeCluster(t, strings.Replace(clitest.Cart, "interval: 30s", "interval: 30sec", 1)), nil)
+	page.ClickUntil("a.row", "location.pathname.endsWith('/cart') && document.querySelector('#action-Promote-fully small')")
+	page.WaitForText("which is not a duration")
+	if state := browser.Evaluate[string](page, `[...document.querySelectorAll("td")].find((cell) => cell.innerText.includes("which is not a duration")).querySelector(".chip").innerText`); !strings.Contains(state, "notice") {
+		t.Errorf("the gate with a notice has the state %q", state)
+	}
+	if text := browser.Evaluate[string](page, `document.querySelector("#action-Promote-fully small").innerText`); !strings.HasPrefix(text, "cart is under analysis") {
+		t.Errorf("the consequence is %q", text)
+	}
+	checkPage(t, page, "notice")
+}
+
 // TestSignInDoesNotReportALostConnection: a viewer who is not signed in has a dashboard that responds.
 func TestSignInDoesNotReportALostConnection(t *testing.T) {
 	page := browser.Open(t)

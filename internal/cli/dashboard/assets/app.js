@@ -486,7 +486,7 @@ function showRelease(kind, namespace, name, part) {
     const head = [
       el("p", { class: "noprint" }, el("a", { href: "/", "data-link": true }, "← Releases")),
       el("h1", {}, r.name, " ", el("span", { class: "chip " + fleet.group }, el("span", { "aria-hidden": "true" }, icon), word)),
-      el("p", { class: "muted" }, `${r.kind} in namespace ${r.namespace} · ${r.target} · ${r.strategy} · ${r.provider} · ${imagesText(fleet.images)}`),
+      el("p", { class: "muted" }, [`${r.kind} in namespace ${r.namespace}`, r.target, r.strategy, r.provider, imagesText(fleet.images)].filter(Boolean).join(" · ")),
       el("nav", { class: "toolbar noprint", "aria-label": "Parts of the release" }, [["", "Overview"], ["analysis", "Analysis"], ["report", "Report"], ["check", "Check"]].map(([id, text]) =>
         el("a", { href: page + (id && "/" + id), "data-link": true, "aria-current": (part ?? "") === id && "page" }, text))),
     ];
@@ -518,7 +518,7 @@ function showRelease(kind, namespace, name, part) {
       return el("button", {
         id: "action-" + actionWords(action).replaceAll(" ", "-"), disabled: isDisabled, class: !isDisabled && (action.verb === "approve" || (action.verb === "promote" && !action.full)) && "primary",
         onclick: () => order(r, action),
-      }, actionWords(action), el("small", {}, sentence(permission.error ? "The permissions are not known: " + permission.error : note)));
+      }, actionWords(action), el("small", {}, sentence(permission.error ? "The permissions are not known: " + permission.error : note, r.name)));
     }));
   }
 
@@ -590,7 +590,7 @@ function showRelease(kind, namespace, name, part) {
     const rows = (r.gates ?? []).filter((gate) => !gate.check);
     if (!rows.length) return el("p", { class: "muted" }, "The release waits for nothing.");
     return table(["Gate", "State", "For"], rows.map((gate) => [
-      gate.name, [verdict(gate.verdict), " ", gate.message ?? "", gate.until && gate.verdict !== "pass" ? [" ", timer(gate.until, { prefix: "in " })] : "", gate.do && el("pre", {}, gate.do)],
+      gate.name, [verdict(gate.verdict === "pass" && gate.opener === "person" ? "notice" : gate.verdict), " ", gate.message ?? "", gate.until && gate.verdict !== "pass" ? [" ", timer(gate.until, { prefix: "in " })] : "", gate.do && el("pre", {}, gate.do)],
       gate.since ? timer(gate.since, { since: true }) : "-",
     ]));
   }
@@ -761,7 +761,8 @@ const actionWords = (action) => {
 
 const shortHash = (revision = "") => (revision.length > 12 ? el("abbr", { title: revision }, revision.slice(0, 11)) : revision);
 
-const sentence = (text = "") => (text ? text[0].toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".") : "");
+// sentence returns a text as a sentence. A name at its beginning remains as it is.
+const sentence = (text = "", name = "") => (text ? (name && text.startsWith(name + " ") ? text : text[0].toUpperCase() + text.slice(1)) + (/[.!?]$/.test(text) ? "" : ".") : "");
 
 // sentences renders an explanation: a line that begins with two blanks is a command or a query.
 function sentences(all = []) {
@@ -787,13 +788,16 @@ function panel(heading, content, className = "") {
   return el("section", { class: "panel " + className }, el("h2", {}, heading), content);
 }
 
+// longTexts are the headings of the columns with texts that may be long. Only these are narrowed below their longest word.
+const longTexts = new Set(["State", "Message", "Result", "Part", "Change", "Value"]);
+
 function table(heads, rows) {
   return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": heads.join(", ") }, el("table", {},
-    el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head)))), el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell) => el("td", {}, cell)))))));
+    el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head)))), el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell, i) => el("td", { class: longTexts.has(heads[i]) && "long" }, cell)))))));
 }
 
 function verdict(word) {
-  const [icon, className] = { pass: ["✓", "idle"], fail: ["✕", "failed"], wait: ["…", "advancing"], ask: ["?", "advancing"] }[word] ?? ["", ""];
+  const [icon, className] = { pass: ["✓", "idle"], fail: ["✕", "failed"], wait: ["…", "advancing"], ask: ["?", "advancing"], notice: ["!", "needs-user"] }[word] ?? ["", ""];
   return word ? el("span", { class: "chip " + className }, el("span", { "aria-hidden": "true" }, icon), word) : "-";
 }
 
