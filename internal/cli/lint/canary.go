@@ -35,7 +35,20 @@ func (l *linter) checkCanary(d *document, c *flaggerv1.Canary) {
 	if err := l.options.CheckRoute(c, plan.Provider); err != nil && len(plan.ValidationErrors) == 0 {
 		l.report(d, ruleInvalidCanary, "spec.service", err.Error(), fixInMessage)
 	}
+	l.checkSharedTarget(d, c.Spec.TargetRef)
 	l.checkCanaryReferences(d, c)
+}
+
+// checkSharedTarget reports a Canary whose target an earlier one of the input has.
+func (l *linter) checkSharedTarget(d *document, ref flaggerv1.TargetReference) {
+	target := canaryTarget{namespace: d.namespace, kind: ref.Kind, name: ref.Name, isKnative: ref.Knative()}
+	earlier, isShared := l.targets[target]
+	switch {
+	case !isShared:
+		l.targets[target] = d.name
+	case earlier != d.name: // otherwise the same Canary, such as that of another overlay
+		l.report(d, ruleSharedTarget, "spec.targetRef", fmt.Sprintf("Canary %s has the same target, %s %s, so only one of the two is served", earlier, ref.Kind, ref.Name), "")
+	}
 }
 
 // analysisField returns the path of a setting in the document: old manifests have their analysis in spec.canaryAnalysis.

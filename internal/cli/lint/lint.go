@@ -46,12 +46,20 @@ type linter struct {
 	options  Options
 	objects  []*document
 	findings []Finding
+	// targets has the name of the first Canary of each target.
+	targets map[canaryTarget]string
+}
+
+// canaryTarget identifies the target of a Canary. The kind Service is ambiguous.
+type canaryTarget struct {
+	namespace, kind, name string
+	isKnative             bool
 }
 
 // Lint returns the findings about all inputs, in their order. References are resolved among all of them. The
 // context ends the evaluation of the CEL rules of schemas.
 func Lint(ctx context.Context, inputs []Input, options Options) ([]Finding, error) {
-	l := &linter{options: options}
+	l := &linter{options: options, targets: map[canaryTarget]string{}}
 	order := map[string]int{}
 	for i, input := range inputs {
 		order[input.Name] = i

@@ -47,6 +47,7 @@ var (
 	ruleInvalidCanary     = &Rule{"invalid-canary", Error, "A Canary has settings with which no release can be promoted.", "correct the setting"}
 	ruleAdjustedSetting   = &Rule{"adjusted-setting", Warning, "A setting is ignored, or another value is used.", "correct or remove the setting"}
 	ruleNoAnalysis        = &Rule{"no-analysis", Warning, "A Canary has no analysis.", "add spec.analysis"}
+	ruleSharedTarget      = &Rule{"shared-target", Error, "Two Canaries have the same target.", "delete one of the two, or correct spec.targetRef"}
 	ruleInvalidQuery      = &Rule{"invalid-query", Error, "The template of a query cannot be rendered.", "correct the template"}
 	ruleMissingVariable   = &Rule{"missing-variable", Error, "A Canary passes no value for a variable of a metric template.", "add it to templateVariables"}
 	ruleUnsupportedMetric = &Rule{"unsupported-provider", Error, "This version has no metrics provider of that type.", "use a supported provider"}
@@ -65,7 +66,7 @@ var (
 func Rules() []Rule {
 	all := []*Rule{
 		ruleSyntax, ruleDuplicateField, ruleUnknownKind, ruleUnknownField, ruleRequiredField, ruleWrongType, ruleUnsupportedValue, ruleInvalidValue,
-		ruleInvalidDuration, ruleInvalidCanary, ruleAdjustedSetting, ruleNoAnalysis, ruleInvalidQuery, ruleMissingVariable, ruleUnsupportedMetric,
+		ruleInvalidDuration, ruleInvalidCanary, ruleAdjustedSetting, ruleNoAnalysis, ruleSharedTarget, ruleInvalidQuery, ruleMissingVariable, ruleUnsupportedMetric,
 		ruleIncompleteAlerts, ruleInvalidRollout, ruleServiceMismatch, ruleUnsupportedRouter, ruleUnusablePlugin, ruleInvalidAnalysis, ruleInvalidCondition, ruleInvalidExperiment, ruleMissingReference,
 	}
 	out := make([]Rule, len(all))
