@@ -3,6 +3,7 @@ package dashboard_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,8 +18,12 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/cli/clitest"
@@ -597,6 +602,39 @@ func TestLostClusterIsReportedForAReleaseAtOnce(t *testing.T) {
 	open(t, w).stream("?release=canary/shop/cart", "").next("heartbeat", &status)
 	if !status.Lost || len(status.Notes) != 1 || !strings.Contains(status.Notes[0], "access denied") {
 		t.Errorf("got %+v, want a lost cluster", status)
+	}
+}
+
+// TestAViewerOfOneNamespaceKnowsIt: without permission to list all namespaces, an empty list does not mean that there are no releases.
+func TestAViewerOfOneNamespaceKnowsIt(t *testing.T) {
+	w := clitest.NewFakeCluster(t, clitest.Cart)
+	w.Session.Client = interceptor.NewClient(w.Session.Client, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if (&client.ListOptions{}).ApplyOptions(options).Namespace == "" {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "canaries"}, "", errors.New("in the cluster scope"))
+			}
+			return c.List(ctx, list, options...)
+		},
+	})
+	handler, err := dashboard.New(t.Context(), dashboard.Options{Session: w.Session, Selections: []cluster.Selection{{}, {Namespace: "empty"}}, Version: "v0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(handler)
+	t.Cleanup(func() { handler.Close(); server.Close() })
+	p := page{t: t, server: server, client: newBrowser(t)}
+	response, err := p.client.Get(server.URL + handler.Link())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	var fleet dashboard.Fleet
+	s := p.stream("", "")
+	for s.next("fleet", &fleet); !fleet.Complete; s.next("fleet", &fleet) {
+	}
+	const want = "No permission to list the releases of all namespaces: only those of namespace empty are shown."
+	if !slices.Contains(fleet.Notes, want) {
+		t.Errorf("got the notes %q, want %q", fleet.Notes, want)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -69,7 +70,9 @@ type hub struct {
 	state      cluster.State
 	// failure is why the releases cannot be followed; empty: they are followed.
 	failure string
-	entries map[explain.Key]*entry
+	// restriction is a note if the user has no permission to list all releases that were selected; else empty.
+	restriction string
+	entries     map[explain.Key]*entry
 	// recordings are those of the releases that were followed until the hub stopped. They continue when it has read the releases again.
 	recordings map[explain.Key]*memory
 }
@@ -193,6 +196,7 @@ func (h *hub) stopIdle(entered chan struct{}) {
 // follow follows the releases until the context is done, and connects again after failures.
 func (h *hub) follow(ctx context.Context) {
 	delay, next := time.Second, 0
+	h.restrict("")
 	for ctx.Err() == nil {
 		sel := h.selections[next]
 		err := h.session.Follow(ctx, sel, func(state cluster.State) bool {
@@ -205,6 +209,7 @@ func (h *hub) follow(ctx context.Context) {
 		}
 		if errors.Is(err, cluster.ErrUnreachable) && isForbidden(err) && next < len(h.selections)-1 {
 			next++ // the user may have permission for less
+			h.restrict(h.selections[next].Namespace)
 			continue
 		}
 		h.fail(ctx, err)
@@ -213,6 +218,16 @@ func (h *hub) follow(ctx context.Context) {
 		case <-h.session.Clock.After(delay):
 		}
 		delay = min(2*delay, maxReconnect)
+	}
+}
+
+// restrict notes that only the releases of one namespace are shown; empty: those of all.
+func (h *hub) restrict(namespace string) {
+	h.describing.Lock()
+	defer h.describing.Unlock()
+	h.restriction = ""
+	if namespace != "" {
+		h.restriction = fmt.Sprintf("No permission to list the releases of all namespaces: only those of namespace %s are shown.", namespace)
 	}
 }
 
@@ -292,7 +307,7 @@ func (h *hub) describe(maxOutdated int) (next *snapshot, isChanged bool) {
 		next.forgetRecordings()
 	}
 	next.due = h.describer.ValidUntil()
-	next.status = Status{Controller: h.state.Controller, Notes: notesOf(h.state), Lost: h.state.Lost || h.failure != "", Summary: summary}
+	next.status = Status{Controller: h.state.Controller, Notes: h.notes(), Lost: h.state.Lost || h.failure != "", Summary: summary}
 	if h.failure != "" { // the state is from before
 		next.status.Notes = []string{h.failure}
 	}
@@ -418,12 +433,16 @@ func (s *snapshot) forgetRecordings() {
 	}
 }
 
-func notesOf(state cluster.State) []string {
+// notes returns what is missing in the state, or may be outdated; h.describing must be locked.
+func (h *hub) notes() []string {
 	var out []string
-	if note := state.Controller.Note(); note != "" && len(state.Releases) > 0 {
+	if h.restriction != "" {
+		out = append(out, h.restriction)
+	}
+	if note := h.state.Controller.Note(); note != "" && len(h.state.Releases) > 0 {
 		out = append(out, note)
 	}
-	return append(out, state.Interruptions...)
+	return append(out, h.state.Interruptions...)
 }
 
 func sameStatus(a, b Status) bool {
