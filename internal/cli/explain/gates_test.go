@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/rollout"
@@ -35,6 +36,32 @@ func TestEveryGateIsExplained(t *testing.T) {
 					t.Errorf("%s %s is explained without %s:\n%s", kind, gateKind.Name, command, explained)
 				}
 			}
+		}
+	}
+}
+
+// TestMeasurementsWithoutRequestsAreExplained: a rate without requests is NaN, which a condition does not accept.
+func TestMeasurementsWithoutRequestsAreExplained(t *testing.T) {
+	const hint = "NaN means that the query divided by zero, such as without requests"
+	for _, tt := range []struct {
+		value string
+		phase argov1.AnalysisPhase
+		want  bool
+	}{
+		{"[NaN]", argov1.AnalysisPhaseFailed, true},
+		{"[0.5,NaN]", argov1.AnalysisPhaseRunning, true},
+		{"[NaN]", argov1.AnalysisPhaseSuccessful, false},
+		{"[0.5]", argov1.AnalysisPhaseFailed, false},
+		{`["NaNcy"]`, argov1.AnalysisPhaseFailed, false},
+	} {
+		last := argov1.AnalysisPhaseFailed
+		if tt.phase == argov1.AnalysisPhaseSuccessful {
+			last = tt.phase
+		}
+		result := argov1.MetricResult{Name: "success-rate", Phase: tt.phase, Failed: 1, Measurements: []argov1.Measurement{{Phase: last, Value: tt.value}}}
+		gate := newMetricGate(&argov1.Metric{Name: "success-rate"}, result, "")
+		if got := strings.Contains(gate.Message, hint); got != tt.want {
+			t.Errorf("%s of a metric that is %s: the message is %q", tt.value, tt.phase, gate.Message)
 		}
 	}
 }

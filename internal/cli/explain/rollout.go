@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -180,6 +181,9 @@ func metricResult(run *argov1.AnalysisRun, name string) argov1.MetricResult {
 // maxValueLength is the maximum length of a measured value in bytes. Some services respond with large documents.
 const maxValueLength = 100
 
+// notANumber matches a measured value without a number.
+var notANumber = regexp.MustCompile(`\bNaN\b`)
+
 // newMetricGate returns the result of one metric of an AnalysisRun as a gate. A metric of a background analysis that is in
 // progress passes, because it delays nothing.
 func newMetricGate(metric *argov1.Metric, result argov1.MetricResult, runVerdict release.Verdict) Gate {
@@ -209,6 +213,9 @@ func newMetricGate(metric *argov1.Metric, result argov1.MetricResult, runVerdict
 		g.Message = cmp.Or(result.Message, g.Message)
 	default:
 		g.Verdict, g.Opener = string(release.Ask), string(release.ByAnswer)
+	}
+	if g.LastVerdict == string(release.Fail) && notANumber.MatchString(g.Value) {
+		g.Message += "; NaN means that the query divided by zero, such as without requests"
 	}
 	if result.DryRun || runVerdict == release.Pass && g.Verdict == string(release.Ask) {
 		g.Verdict, g.Opener = string(release.Pass), ""
