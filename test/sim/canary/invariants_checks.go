@@ -203,7 +203,7 @@ func (c *analyses) closedGate(s advance, d *expectation, from time.Time) string 
 func (c *analyses) findAnswer(s advance, then time.Time, isQuery, accept func(*query) bool) *query {
 	r := s.record
 	for _, q := range c.processState(s.process).answers[r.UID] {
-		ofRun := q.run == r.run && (q.contentJustChanged || slices.Contains(r.run.targetContents, q.content))
+		ofRun := q.run == r.run && (q.contentUncertain || slices.Contains(r.run.targetContents, q.content))
 		if ofRun && !q.sent.Before(then) && isQuery(q) && accept(q) {
 			return q
 		}

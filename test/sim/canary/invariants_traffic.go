@@ -110,7 +110,7 @@ func (c *routeChanges) plannedWeights(event any) []oracle.WeightChange {
 	switch {
 	case h.after.problem != "" && h.before.problem == "":
 		change.Problem = fmt.Sprintf("%s: canary %d, primary %d", h.after.problem, h.after.canary, h.after.primary)
-	case h.before.matched && !h.after.matched && h.before.canary > 0 && h.after.canary > 0 && !(c.replacesPrimary(r, weight) && c.promotionMayFail(r)):
+	case h.before.matched && !h.after.matched && h.before.canary > 0 && h.after.canary > 0 && (!c.replacesPrimary(r, weight) || !c.promotionMayFail(r)):
 		change.Problem = fmt.Sprintf("in phase %q the weight %d, which was that of matching requests, became %d for all requests", r.phase(), h.before.canary, h.after.canary)
 	case !h.after.found || weight == 0 || c.mayBeOutdated(h.Actor, r) || r.statusOverwritten.After(c.OldestView()): // the process may not have observed the phase that a user wrote
 		change.Allowed = true

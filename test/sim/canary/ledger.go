@@ -208,7 +208,7 @@ func (l *ledger) readQuery(h actors.QuerySent) []any {
 		return nil
 	}
 	q := &query{record: r, process: h.Instance, request: h.Query, sent: l.Now(), content: r.target.content, run: r.run}
-	q.contentJustChanged = r.target.contentHistory.Changed().After(l.OldestView()) || r.target.removed.After(l.OldestView())
+	q.contentUncertain = r.target.contentHistory.Changed().After(l.OldestView()) || r.target.removed.After(l.OldestView()) || l.lacksConfig(r.target.version)
 	switch asks := h.Query.Request.(type) {
 	case canary.HookQuery:
 		q.hook = &asks

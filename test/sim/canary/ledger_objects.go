@@ -415,6 +415,18 @@ func (l *ledger) contentOf(v *store.Version, primary bool) string {
 	return hex.EncodeToString(sum.Sum(nil)[:6])
 }
 
+// lacksConfig reports whether a ConfigMap or a Secret that a workload references does not exist, so that its content is incomplete. A
+// blocked release is observed meanwhile.
+func (l *ledger) lacksConfig(v *store.Version) bool {
+	if v == nil {
+		return false
+	}
+	return slices.ContainsFunc(configsIn(nested(v.Content(), "spec", "template")), func(ref oracle.ObjectKey) bool {
+		ref.Key.Namespace = v.Key().Namespace
+		return l.World.Server.Peek(ref.Kind, ref.Key) == nil
+	})
+}
+
 // configsIn returns the keys of the ConfigMaps and Secrets that a pod template references, without a namespace.
 func configsIn(template map[string]any) []oracle.ObjectKey {
 	var out []oracle.ObjectKey

@@ -33,9 +33,9 @@ type query struct {
 	// content is the content of the target when the query arrived, run the run of the release.
 	content string
 	run     *run
-	// contentJustChanged reports whether the content of the target had changed, or the target was deleted, so recently that the
-	// process may not have known it.
-	contentJustChanged bool
+	// contentUncertain reports whether the content of the target had changed, or the target was deleted, so recently that the
+	// process may not have known it, or whether configuration of the target was missing.
+	contentUncertain bool
 	// answer is set once the query was answered.
 	answeredAt time.Time
 	answer     release.Answer
