@@ -268,8 +268,11 @@ func TestTablesBreakNoWords(t *testing.T) {
 	const short, long = "Advance cart.shop canary weight 20", "no values found: Gateway gatway.playground does not exist, so HTTPRoute cart.shop routes no requests from it: create it, or correct spec.service.gatewayRefs"
 	openDashboard(t, page, clitest.NewFakeCluster(t, strings.NewReplacer(short, "'"+strings.Repeat(long+". ", 3)+"'", "type: Normal", "type: Warning", "success rate 91.20% < 99%", long).Replace(clitest.Cart)), nil)
 	page.ClickUntil("a.row", "location.pathname.endsWith('/cart') && document.querySelectorAll('td').length > 10")
-	if broken := browser.Evaluate[[]string](page, brokenWords); len(broken) > 0 {
-		t.Errorf("the tables break the words %q", broken)
+	for _, width := range []int64{1280, 360} {
+		page.Resize(width, 900)
+		if broken := browser.Evaluate[[]string](page, brokenWords); len(broken) > 0 {
+			t.Errorf("with a width of %d pixels, the tables break the words %q", width, broken)
+		}
 	}
 	checkPage(t, page, "long-texts")
 }

@@ -571,7 +571,7 @@ function showRelease(kind, namespace, name, part) {
     path += `H${x(current)}`;
     let ghost = `M${x(current)},${y(r.weight)}`;
     for (const step of future) ghost += `H${x(Math.max(current, Date.parse(step.at)))}V${y(step.weight)}`;
-    return [el("div", { class: "scroll" }, svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `The new revision receives ${r.weight}% of the requests` },
+    return [el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Traffic" }, svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `The new revision receives ${r.weight}% of the requests` },
       [0, 50, 100].map((weight) => [svg("line", { class: "axis", x1: left, x2: width - right, y1: y(weight), y2: y(weight) }), svg("text", { x: 4, y: y(weight) + 4 }, weight + "%")]),
       svg("line", { class: "now", x1: x(current), x2: x(current), y1: top, y2: height - bottom }),
       svg("path", { class: "line", d: path }), future.length ? svg("path", { class: "ghost", d: ghost }) : [],
