@@ -50,8 +50,14 @@ func decideBlockedRelease(s Snapshot) (Decision, bool) {
 	case valid && intent == "" && !s.Plan.SkipAnalysis && s.currentWindow().open:
 		return limitToRollback(s, evaluateWindow(s, nil))
 	}
-	ready := release.EvaluateGates(s, canaryReady)
-	return awaitCanaryReady(s, ready, nil), ready.Verdict() != release.Pass
+	switch ready := release.EvaluateGates(s, canaryReady); {
+	case ready.Verdict() == release.Pass:
+		return Decision{}, false
+	case deadlineMustRestart(s): // the canary had no traffic until now, and nothing was changed in that time
+		return s.edit().addStamps(release.StampSince).decision(nil), true
+	default:
+		return awaitCanaryReady(s, ready, nil), true
+	}
 }
 
 // blockedReleaseReverts reports whether a blocked release is rolled back or cancelled, by a threshold of a valid plan or by what the
