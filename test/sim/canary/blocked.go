@@ -18,7 +18,7 @@ func (r *record) isBlocked() bool { return blockedReason(r.canary) != "" }
 
 // isStopped reports whether a release is blocked, and nothing happens until a user repairs it.
 func (r *record) isStopped() bool {
-	return r.isBlocked() && (r.target.version == nil || r.primary.version == nil || r.primary.version == r.target.version || !continuesBlocked(r.canary, r.target.ready.True))
+	return r.isBlocked() && (r.target.version == nil || r.primary.version == nil || r.primary.content == r.target.content || !continuesBlocked(r.canary, r.target.ready.True))
 }
 
 // blockedReason returns the reason of the condition Blocked, or "" if a Canary is not blocked.

@@ -65,17 +65,6 @@ func (c *progressDeadline) checkDeadline(h canaryWritten, p *workloadState, chan
 	}
 }
 
-// shortestDeadline returns the shortest deadline that a process may know.
-func (c *ledger) shortestDeadline(r *record) time.Duration {
-	deadline := time.Duration(0)
-	for i, d := range c.expectations(r) {
-		if i == 0 || d.deadline < deadline {
-			deadline = d.deadline
-		}
-	}
-	return deadline
-}
-
 // failedPromotionRecovery is I33.
 type failedPromotionRecovery struct {
 	*ledger

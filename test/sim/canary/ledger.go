@@ -77,13 +77,24 @@ func (l *ledger) expectations(r *record) []*expectation { return r.Specs.Since(l
 
 // minInterval returns the shortest interval that may apply.
 func (l *ledger) minInterval(r *record) time.Duration {
-	shortest := time.Duration(0)
-	for i, d := range l.expectations(r) {
-		if i == 0 || d.interval < shortest {
-			shortest = d.interval
-		}
+	return l.shortest(r, func(d *expectation) time.Duration { return d.interval })
+}
+
+// shortestDeadline returns the shortest deadline that a process may know.
+func (l *ledger) shortestDeadline(r *record) time.Duration {
+	return l.shortest(r, func(d *expectation) time.Duration { return d.deadline })
+}
+
+// shortest returns the shortest duration of the expectations; zero without any.
+func (l *ledger) shortest(r *record, of func(*expectation) time.Duration) time.Duration {
+	var all []time.Duration
+	for _, d := range l.expectations(r) {
+		all = append(all, of(d))
 	}
-	return shortest
+	if len(all) == 0 {
+		return 0
+	}
+	return slices.Min(all)
 }
 
 // canaryWritten is a write of a Canary.
