@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"slices"
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -122,6 +123,12 @@ func beforeRelease(f facts) Snapshot {
 		workload := *s.Workload
 		workload.Generation = s.Status.WorkloadObservedGeneration
 		s.Workload = &workload
+	}
+	// The release has not started, so pods of its revision were not promoted, unless the deadline of a former revision proves it.
+	// A return to pods that remain from a lost status would otherwise skip the analyses.
+	s.ReplicaSets = slices.Clone(s.ReplicaSets)
+	if i := slices.IndexFunc(s.ReplicaSets, func(rs ReplicaSet) bool { return rs.Hash == f.Hash }); i >= 0 && f.Hash != s.Hash {
+		s.ReplicaSets[i].Abandoned = s.ReplicaSets[i].Abandoned || !s.ReplicaSets[i].HasScaleDownDeadline()
 	}
 	s.Status.Phase, s.Status.Message = PhaseOf(s.Spec, s.Status)
 	return s
