@@ -290,9 +290,9 @@ func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Obse
 		}
 		if _, named := weights[t.CanaryService]; named {
 			out, err = traffic.ObserveShare(routed.Ref, weights, t.StableService, t.CanaryService)
-			out.Matched = slices.ContainsFunc(routes[i+1:], func(other map[string]any) bool { // a route for all other requests follows
+			out.Matched = slices.ContainsFunc(routes[i+1:], func(other map[string]any) bool { // the route for all other requests
 				weights, err := t.SideWeights(weightedTargets(other), nodeOf)
-				return err == nil && len(weights) > 0
+				return err == nil && len(weights) > 0 && weights[t.CanaryService] == 0
 			})
 			return out, err
 		}

@@ -114,8 +114,8 @@ func service(t traffic.Target, name string, weight int) map[string]any {
 }
 
 // Read reads the weights from the first route that names the canary: in an A/B test this is a route for matching requests.
-// Contour splits requests evenly between services without weights. It reports whether an HTTPProxy is valid, but not what its
-// Envoys serve.
+// If a later route gives the canary a weight as well, the weight applies to all requests. It reports whether an HTTPProxy is valid, but
+// not what its Envoys serve.
 func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
 	if existing[0].Object == nil {
@@ -123,28 +123,38 @@ func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Obse
 	}
 	ref := existing[0].Ref
 	routes, _, _ := unstructured.NestedFieldNoCopy(existing[0].Object.Object, "spec", "routes")
-	list := traffic.Maps(routes)
-	for i, route := range list {
+	for _, route := range traffic.Maps(routes) {
 		if role(t, route) == "" {
 			continue
 		}
-		weights, total := map[string]int{}, 0
-		for _, service := range traffic.Maps(route["services"]) {
-			weight, err := traffic.Weight(service["name"], service["weight"])
-			if err != nil {
-				return out, fmt.Errorf("read %s: %w", ref, err)
-			}
-			name, _ := service["name"].(string)
-			weights[name], total = weight, total+weight
+		share, err := readShare(t, ref, route)
+		switch {
+		case out.Found: // another route for matching requests, or the one for all others
+			out.Matched = out.Matched || err != nil || share.Route.Canary == 0
+		case err != nil:
+			return share, err
+		default:
+			out = share
 		}
-		if total == 0 {
-			for name := range weights {
-				weights[name] = 1
-			}
-		}
-		out, err := traffic.ObserveShare(ref, weights, t.StableService, t.CanaryService)
-		out.Matched = slices.ContainsFunc(list[i+1:], func(other map[string]any) bool { return role(t, other) != "" })
-		return out, err
 	}
 	return out, nil
+}
+
+// readShare reads the weights of one route. Contour splits requests evenly between services without weights.
+func readShare(t traffic.Target, ref traffic.Ref, route map[string]any) (traffic.Observed, error) {
+	weights, total := map[string]int{}, 0
+	for _, service := range traffic.Maps(route["services"]) {
+		weight, err := traffic.Weight(service["name"], service["weight"])
+		if err != nil {
+			return traffic.Observed{Confirmed: traffic.CannotTell}, fmt.Errorf("read %s: %w", ref, err)
+		}
+		name, _ := service["name"].(string)
+		weights[name], total = weight, total+weight
+	}
+	if total == 0 {
+		for name := range weights {
+			weights[name] = 1
+		}
+	}
+	return traffic.ObserveShare(ref, weights, t.StableService, t.CanaryService)
 }

@@ -141,7 +141,7 @@ func upstreamOf(destination map[string]any) string {
 }
 
 // Read reads the weights from the first route that names the release: in an A/B test this is the route for matching requests.
-// Gloo reports whether a RouteTable is valid, but not what its Envoys serve.
+// If a later route gives the canary a weight as well, the weight applies to all requests. Gloo reports whether a RouteTable is valid, but not what its Envoys serve.
 func (r *Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
 	table := existing[routeTable]
@@ -150,20 +150,33 @@ func (r *Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Obs
 	}
 	routes, _, _ := unstructured.NestedFieldNoCopy(table.Object.Object, "spec", "routes")
 	for _, route := range traffic.Maps(routes) {
-		if role(existing, route) == "" {
+		role := role(existing, route)
+		if role == "" {
 			continue
 		}
-		weights := map[string]int{}
-		for _, to := range destinations(route) {
-			weight, err := traffic.Weight(upstreamOf(to), to["weight"])
-			if err != nil {
-				return out, fmt.Errorf("read %s: %w", table.Ref, err)
-			}
-			weights[upstreamOf(to)] = weight
+		share, err := readShare(existing, route)
+		switch {
+		case out.Found: // the route for all other requests
+			out.Matched = out.Matched && (err != nil || share.Route.Canary == 0)
+			return out, nil
+		case err != nil:
+			return share, err
 		}
-		out, err := traffic.ObserveShare(table.Ref, weights, existing[primaryUpstream].Ref.Name, existing[canaryUpstream].Ref.Name)
-		out.Matched = role(existing, route) == "matched"
-		return out, err
+		out = share
+		out.Matched = role == "matched"
 	}
 	return out, nil
+}
+
+// readShare reads the weights of one route.
+func readShare(existing traffic.Objects, route map[string]any) (traffic.Observed, error) {
+	weights := map[string]int{}
+	for _, to := range destinations(route) {
+		weight, err := traffic.Weight(upstreamOf(to), to["weight"])
+		if err != nil {
+			return traffic.Observed{Confirmed: traffic.CannotTell}, fmt.Errorf("read %s: %w", existing[routeTable].Ref, err)
+		}
+		weights[upstreamOf(to)] = weight
+	}
+	return traffic.ObserveShare(existing[routeTable].Ref, weights, existing[primaryUpstream].Ref.Name, existing[canaryUpstream].Ref.Name)
 }
