@@ -45,10 +45,23 @@ func scaleForCanaryStrategy(f facts, t trafficPlan) outcome {
 func nextReplicaCounts(f facts, t trafficPlan) pods.ReplicaCounts {
 	_, next := replicaCounts(f, t.weights)
 	if trafficOutOfSync(f, t) {
-		next = pods.ReplicaCounts{Canary: max(next.Canary, podsRetainedAfterAbort(f, t)), Stable: max(next.Stable, f.stable.SpecReplicas)}
+		next = pods.ReplicaCounts{
+			Canary: max(next.Canary, podsRetainedAfterAbort(f, t), podsForRoutedWeight(f)), Stable: max(next.Stable, f.stable.SpecReplicas),
+		}
 	}
 	next.Stable = retainUntilServiceMoves(f, t, next.Stable)
 	return next
+}
+
+// podsForRoutedWeight returns the number of pods that the weight in the router requires of the new revision, whatever the step
+// requires: its ReplicaSet may have been deleted, and recreated without pods, while the step waits for stable pods. It is 0 if a step
+// sets the scale, and after an abort, which retains available pods only.
+func podsForRoutedWeight(f facts) int32 {
+	if f.Status.Abort || pods.CanaryScaleAt(f.Spec.Strategy.Canary.Steps, f.Status.CurrentStepIndex) != nil {
+		return 0
+	}
+	weight := revisionWeight(f.Status.Canary.Weights, f.Hash)
+	return routedPodsInput(f, nil).ApplyMinPods(pods.CountForWeight(weight, f.replicas(), f.maxWeight()))
 }
 
 // replicaCounts returns the final desired numbers of pods of both sides, and the next ones. routed are the weights that
