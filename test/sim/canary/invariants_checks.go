@@ -493,11 +493,12 @@ func (c *newRuns) starts(event any) []oracle.NewRelease {
 	return []oracle.NewRelease{start}
 }
 
-// retainsRoute reports whether a release still has the route of a provider that its spec no longer names: until the primary can serve,
-// a new revision receives the traffic of the previous one.
+// retainsRoute reports whether a release still has a route that its spec no longer describes, of another provider or for other requests:
+// until the primary can serve, a new revision receives the traffic of the previous one.
 func retainsRoute(c *flaggerv1.Canary) bool {
 	shape := strings.Split(c.Status.Serin.Shape, "/")
-	return len(shape) > 1 && shape[1] != c.Spec.Provider
+	otherMatches := (shape[0] == string(canary.ABTesting)) != (strategyOf(c.Spec) == canary.ABTesting)
+	return len(shape) > 1 && (shape[1] != c.Spec.Provider || otherMatches)
 }
 
 // freshSamples is the part of I17 about metrics: the samples of a revision contain no responses of an earlier one.

@@ -69,8 +69,12 @@ func (u *users) changeSteps(r *Release, steps []int) {
 	}
 }
 
-// changeProvider names another provider. The clients of the release still follow the route of the first one.
+// changeProvider names another provider. The clients of the release still follow the route of the first one. Users do not change it
+// while another controller's status hides which provider routes now: nothing else records that.
 func (u *users) changeProvider(r *Release, provider string) {
+	if c := u.storedCanary(r.Key); c == nil || c.Status.Phase != "" && (c.Status.Serin == nil || c.Status.Serin.Shape == "") {
+		return
+	}
 	if u.updateSpec(r, func(c *flaggerv1.Canary) {
 		c.Spec.Provider = provider
 		if provider == actors.GatewayAPI {
