@@ -68,10 +68,28 @@ func madeProgress(f facts, s argov1.RolloutStatus) bool {
 // scaleDownDelayEnds reports whether the delay of retained pods has ended since the last progress. The deadline, which may be shorter
 // than the delay, applies to the time that the pods take to end. During a pause there is no deadline, and they remain.
 func scaleDownDelayEnds(f facts, s argov1.RolloutStatus) bool {
+	return slices.ContainsFunc(f.ReplicaSets, func(rs ReplicaSet) bool { return scaleDownDelayEndsFor(f, s, rs) })
+}
+
+// scaleDownDelayEndsFor is scaleDownDelayEnds for the pods of one ReplicaSet.
+func scaleDownDelayEndsFor(f facts, s argov1.RolloutStatus, rs ReplicaSet) bool {
 	progress := conditions(s.Conditions).find(argov1.RolloutProgressing)
-	return progress != nil && progress.Reason != reasonPaused && slices.ContainsFunc(f.ReplicaSets, func(rs ReplicaSet) bool {
-		return isRetained(f, s, rs) && !f.Now.Before(rs.ScaleDownDeadline) && rs.ScaleDownDeadline.After(progress.LastUpdateTime.Time)
-	})
+	return progress != nil && progress.Reason != reasonPaused && isRetained(f, s, rs) &&
+		!f.Now.Before(rs.ScaleDownDeadline) && rs.ScaleDownDeadline.After(progress.LastUpdateTime.Time)
+}
+
+// restartsDeadlineFirst reports whether retained pods remain until the status records that the deadline of the release in progress
+// starts again: only they prove that their delay has ended since the last progress, and the write of the status may fail.
+func restartsDeadlineFirst(f facts, rs ReplicaSet) bool {
+	if !f.hasDistinctStable() || f.Status.Abort || !scaleDownDelayEndsFor(f, f.Status, rs) {
+		return false
+	}
+	switch conditions(f.Status.Conditions).find(argov1.RolloutProgressing).Reason {
+	case reasonAborted, reasonProgressed: // there is no deadline, or the status may not record its start
+		return false
+	default:
+		return true
+	}
 }
 
 // isRetained reports whether the pods of another revision remain until the end of their delay, or are removed at its end.

@@ -263,7 +263,7 @@ func applyScaleDownDecisions(f facts, decisions []pods.ScaleDownDecision) outcom
 		if !d.ScaleDownDeadline.IsZero() {
 			o.removalEffects = append(o.removalEffects, ScaleDownDeadlineSet{Name: rs.Name, Until: d.ScaleDownDeadline, Abandoned: rs.Abandoned})
 		}
-		if d.Pods != rs.SpecReplicas {
+		if d.Pods != rs.SpecReplicas && !restartsDeadlineFirst(f, rs) {
 			scaled, _ := scaleReplicaSet(f, rs, d.Pods)
 			o = joinOutcomes(o, scaled)
 		}
