@@ -26,18 +26,25 @@ func blockingReasons(s Snapshot) release.Gates {
 }
 
 // blockedDecision changes nothing, and reports the problems that the user must fix in the condition Blocked and in events.
-// There is one exception: if the target was deleted while it had traffic, the traffic moves to the primary, unless the target
-// belongs to another Canary.
+// There is one exception: traffic of a target that was deleted, or has a revision whose release cannot begin, moves to the primary,
+// unless the target belongs to another Canary.
 func blockedDecision(s Snapshot, gates release.Gates) Decision {
-	targetLost := s.TargetConflict == "" && !s.Workload.Target.Found && s.Workload.Problem != "" && s.isRouteObserved() && s.currentWeight() > 0 && s.primaryCanServe()
+	targetLost := !s.Workload.Target.Found && s.Workload.Problem != ""
+	mustReturn := s.TargetConflict == "" && s.isRouteObserved() && s.currentWeight() > 0 && s.primaryCanServe()
 	switch {
-	case !targetLost:
+	case !mustReturn || !targetLost && !hasUnreleasedRevision(s):
 		return stopDeadline(s, withBlockedCondition(s, gates))
 	case hasUnrecordedTraffic(s):
 		return recordUnrecordedTraffic(s)
 	default:
 		return stopDeadline(s, withBlockedCondition(s, gates, TrafficWeight{}))
 	}
+}
+
+// hasUnreleasedRevision reports whether the target of a release in progress has another revision than the release: it receives the
+// traffic of the release without having been analysed. The revision is unknown while the target has a problem.
+func hasUnreleasedRevision(s Snapshot) bool {
+	return IsOwnRelease(s.Status) && s.Workload.Target.Found && s.Workload.Problem == "" && s.Workload.Target.Revision != s.pinnedRevision()
 }
 
 // withBlockedCondition leaves the status unchanged except for the condition Blocked, which has the message of the first gate.

@@ -47,6 +47,8 @@ func decideBlockedRelease(s Snapshot) (Decision, bool) {
 		return rollBackOnCommand(s), true
 	case !s.canaryHasTraffic(), s.Status.Phase == flaggerv1.CanaryPhasePromoting, s.primaryHasNewTemplate():
 		return Decision{}, false
+	case hasUnreleasedRevision(s) && s.isRouteObserved() && s.primaryCanServe(): // its traffic returns
+		return Decision{}, false
 	case valid && intent == "" && !s.Plan.SkipAnalysis && s.currentWindow().open:
 		return limitToRollback(s, evaluateWindow(s, nil))
 	}

@@ -474,6 +474,11 @@ func (s *scenario) setFact(t *testing.T, d *datadriven.TestData, arg datadriven.
 		if value(arg) != "nothing" {
 			w.targetProblem = "configmap " + value(arg) + ".shop get query error: not found"
 		}
+	case "autoscaler-problem": // a HorizontalPodAutoscaler that does not exist, or nothing
+		w.scalerProblem = ""
+		if value(arg) != "nothing" {
+			w.scalerProblem = "HorizontalPodAutoscaler " + value(arg) + ".shop get query error: not found"
+		}
 	case "config":
 		w.target.roll(content{w.target.template, value(arg)}, "", w.instantPods)
 	case "canary-ready":

@@ -38,6 +38,7 @@ type world struct {
 
 	target, primary workload
 	targetProblem   string
+	scalerProblem   string
 	newestTemplate  time.Time // the target's newest ReplicaSet
 	history         []content // earlier contents of the primary
 	instantPods     bool      // pods are available at once
@@ -183,7 +184,7 @@ func (w *world) snapshot() canary.Snapshot {
 		Now: w.now, UID: "uid", Generation: w.generation, Plan: w.plan(), Status: *w.status.DeepCopy(),
 		Deleting: w.deleting, Finalizer: w.finalizer, TargetConflict: w.targetConflict, OtherController: w.flagger, MissingReferences: w.missingReferences, MissingAlertProviders: w.missingAlertProviders, Command: w.command, Queue: w.queue,
 		Workload: canary.Workload{
-			Problem: w.targetProblem, PortWarning: w.portWarning, Images: []string{"shop/cart:" + w.target.template},
+			Problem: w.targetProblem, ScalerProblem: w.scalerProblem, PortWarning: w.portWarning, Images: []string{"shop/cart:" + w.target.template},
 			Target: w.target.state("cart"), Primary: w.primary.state("cart-primary"),
 			ApexSelectsTarget: !w.apex,
 			SameTemplate:      w.primary.found && w.target.content == w.primary.content,

@@ -4,11 +4,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
-	"github.com/serin-dev/serin/test/sim/store"
 )
 
 // This file contains what docs/gates.md documents about releases that are blocked until a user corrects something.
@@ -18,7 +15,7 @@ func (r *record) isBlocked() bool { return blockedReason(r.canary) != "" }
 
 // isStopped reports whether a release is blocked, and nothing happens until a user repairs it.
 func (r *record) isStopped() bool {
-	return r.isBlocked() && (r.target.version == nil || r.primary.version == nil || r.primary.content == r.target.content || !continuesBlocked(r.canary, r.target.ready.True))
+	return r.isBlocked() && (r.target.version == nil || r.primary.version == nil || r.primary.content == r.target.content || !r.continuesBlocked())
 }
 
 // blockedReason returns the reason of the condition Blocked, or "" if a Canary is not blocked.
@@ -34,8 +31,9 @@ func blockedReason(c *flaggerv1.Canary) string {
 
 // continuesBlocked reports whether a blocked release whose workloads exist must still be observed or rolled back. A rollback that
 // has begun continues. During the analysis, a canary with traffic is rolled back if it is not ready, or if its checks fail, unless
-// the plan is invalid.
-func continuesBlocked(c *flaggerv1.Canary, canaryReady bool) bool {
+// the plan is invalid. The traffic of a revision that is not that of the release returns.
+func (r *record) continuesBlocked() bool {
+	c := r.canary
 	reason, own := blockedReason(c), c.Status.Serin != nil && c.Status.Serin.Revision != ""
 	if !own || c.DeletionTimestamp != nil || !slices.Contains([]string{"Plan", "Target", "Autoscaler"}, reason) {
 		return false
@@ -43,23 +41,10 @@ func continuesBlocked(c *flaggerv1.Canary, canaryReady bool) bool {
 	intent := c.Status.Serin.Intent
 	switch {
 	case isAnalysing(c.Status.Phase) && intent == "":
-		return c.Status.CanaryWeight > 0 && (!canaryReady || reason != "Plan" && !c.Spec.SkipAnalysis)
+		return r.route.canary > 0 && (!r.target.ready.True || reason != "Plan" && !c.Spec.SkipAnalysis)
 	case isAnalysing(c.Status.Phase):
 		return intent == "rollback" || intent == "cancel"
 	default:
 		return c.Status.Phase == flaggerv1.CanaryPhasePromoting && intent == "rollback"
 	}
-}
-
-// isStopped reports whether a release is blocked, and nothing happens until a user repairs it.
-func (k *Canaries) isStopped(c *flaggerv1.Canary) bool {
-	if blockedReason(c) == "" {
-		return false
-	}
-	workload := func(name string) *store.Version {
-		return k.World.Server.Peek(schema.GroupKind{Group: "apps", Kind: c.Spec.TargetRef.Kind}, types.NamespacedName{Namespace: c.Namespace, Name: name})
-	}
-	target, primary := workload(c.Spec.TargetRef.Name), workload(c.Spec.TargetRef.Name+primarySuffix)
-	// A promotion that has begun is neither observed nor rolled back: all pods have the new version.
-	return target == nil || primary == nil || versionOf(target) == versionOf(primary) || !continuesBlocked(c, k.Cluster.Ready(c.Namespace, c.Spec.TargetRef.Name) > 0)
 }

@@ -38,6 +38,7 @@ type Canaries struct {
 	settings canary.Settings
 	services *externalServices
 	users    *users
+	ledger   *ledger
 	// processes include some that have crashed.
 	processes map[*sim.Instance]*process
 	// story replaces the drawn releases, if it is not nil.
@@ -54,6 +55,7 @@ var API = actors.NewAPI(store.Serin, slices.Concat(
 // Populate implements sim.Kind.
 func (k *Canaries) Populate(w *sim.World) {
 	l := newLedger(w, drainDelay)
+	k.ledger = l
 	checks := oracle.New(w, l, Invariants, l.checkers())
 	k.Frame = actors.NewFrame[*Release](w, k.story != nil)
 	k.routers, k.settings = (&operator.Flags{}).Routers(), settingsOf(actors.NoRouter)

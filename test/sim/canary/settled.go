@@ -80,7 +80,7 @@ func (k *Canaries) isExplained(c *flaggerv1.Canary) bool {
 	if c.Spec.Suspend && c.DeletionTimestamp == nil {
 		return true
 	}
-	if k.isStopped(c) {
+	if r := k.ledger.ByUID[c.UID]; r != nil && r.isStopped() {
 		retried := strings.HasPrefix(blockedReason(c), "Refused") && k.isRequeued(c)
 		return !retried
 	}
