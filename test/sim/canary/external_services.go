@@ -196,10 +196,15 @@ func (e *externalServices) neverApproved(c *flaggerv1.Canary) bool {
 	if r == nil || c.Spec.Analysis == nil {
 		return false
 	}
+	namesakes := map[string]int{}
 	for _, hook := range c.Spec.Analysis.Webhooks {
+		name := string(hook.Type) + "/" + hook.Name
+		if namesakes[name]++; namesakes[name] > 1 {
+			name = fmt.Sprintf("%s#%d", name, namesakes[name])
+		}
 		if g := e.gates[gateName(r, hook)]; hook.Type == flaggerv1.ConfirmRolloutHook && g != nil && g.never {
 			waits := firstUnmetGate(c, string(hook.Type)+"/")
-			return waits == nil || waits.Name == string(hook.Type)+"/"+hook.Name
+			return waits == nil || waits.Name == name
 		}
 	}
 	return false
