@@ -45,7 +45,7 @@ func (d podServices) HandOverServices(ctx context.Context, c *flaggerv1.Canary) 
 }
 
 func handedOverService(existing *unstructured.Unstructured, c *flaggerv1.Canary, p selectorPair) (*unstructured.Unstructured, error) {
-	var original originalService
+	original := originalService{Canary: objectKey(c).String()}
 	original.Spec.Selector = map[string]string{p.label: p.value}
 	original.Spec.Ports, _, _ = unstructured.NestedSlice(existing.Object, "spec", "ports")
 	original.Spec.TrafficDistribution, _, _ = unstructured.NestedString(existing.Object, "spec", "trafficDistribution")

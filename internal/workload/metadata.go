@@ -13,7 +13,7 @@ const (
 	promotionIDAnnotation = "flagger-id"
 	// trackingAnnotation on a ConfigMap or Secret disables its tracking, if the value starts with disable.
 	trackingAnnotation = "flagger.app/config-tracking"
-	// originalAnnotation contains the state of a user's Service before the takeover.
+	// originalAnnotation contains the state of a user's Service before the takeover, and the Canary that took it over.
 	originalAnnotation = "serin.dev/original"
 	// templateSourceAnnotation on the primary contains the source of its template. Kubernetes copies it to the object of the
 	// history with that template.

@@ -225,7 +225,7 @@ func renderService(c *flaggerv1.Canary, p selectorPair, wanted desiredService, p
 		annotations = map[string]string{}
 	}
 	if _, captured := annotations[originalAnnotation]; !captured && c.Spec.RevertOnDeletion && !isTakenOver(annotations) {
-		if text := captureOriginal(existing); len(text) <= maxOriginalBytes {
+		if text := captureOriginal(c, existing); len(text) <= maxOriginalBytes {
 			annotations[originalAnnotation] = text
 		}
 	}
@@ -438,6 +438,8 @@ func withNodePorts(wanted, live []any) []any {
 
 // originalService is the state of a Service before it was taken over.
 type originalService struct {
+	// Canary is the one that took it over, as namespace/name. Earlier versions of Serin did not record it.
+	Canary   string `json:"canary,omitempty"`
 	Metadata struct {
 		Annotations map[string]string `json:"annotations,omitempty"`
 	} `json:"metadata,omitzero"`
@@ -448,8 +450,8 @@ type originalService struct {
 	} `json:"spec"`
 }
 
-func captureOriginal(existing *unstructured.Unstructured) string {
-	var original originalService
+func captureOriginal(c *flaggerv1.Canary, existing *unstructured.Unstructured) string {
+	original := originalService{Canary: objectKey(c).String()}
 	for key := range fluxGuards {
 		if value, found := existing.GetAnnotations()[key]; found {
 			if original.Metadata.Annotations == nil {
@@ -480,6 +482,11 @@ func (d podServices) RestoreServices(ctx context.Context, c *flaggerv1.Canary) e
 	if target != nil {
 		p, _ = findSelectorPair(target, d.displayName(), d.Options.selectorLabels())
 	}
+	primary, err := d.readCached(ctx, c, d.kind(), c.Spec.TargetRef.Name+primarySuffix)
+	if err != nil {
+		return err
+	}
+	ownsPrimary := primary != nil && controlledBy(primary, c)
 	for _, current := range slices.Backward(desiredServices(c, p, true)) { // first the Service that clients call
 		existing, err := getOrNil(ctx, d.Reader, c, serviceKind, current.name)
 		if err != nil {
@@ -488,7 +495,7 @@ func (d podServices) RestoreServices(ctx context.Context, c *flaggerv1.Canary) e
 		if existing == nil || metav1.GetControllerOf(existing) != nil {
 			continue
 		}
-		restored, err := restoredService(existing, p, current, current.name == apexName(c))
+		restored, err := restoredService(existing, c, p, current, ownsPrimary)
 		if err != nil {
 			return err
 		}
@@ -501,12 +508,20 @@ func (d podServices) RestoreServices(ctx context.Context, c *flaggerv1.Canary) e
 
 // restoredService returns a user's Service in its original state, from Serin's annotation if there is one. For a Service without
 // it, for example one that Flagger took over, it uses kubectl's annotation, or for the apex the fact that it selected the target.
-// A Service whose selector is not the one of the takeover is unchanged: it was never taken over, or it is already restored, which
-// every reconciliation repeats until the Canary is gone.
-func restoredService(existing *unstructured.Unstructured, p selectorPair, current desiredService, apex bool) (*unstructured.Unstructured, error) {
+//
+// A Service that this Canary did not take over is unchanged, for example because another Canary or a conflict blocked this one. Neither
+// its annotation names this Canary, nor is its selector the one of the takeover; or Serin and Flagger never changed it, and the pods that
+// it selects are not those of this Canary. A Service that is already restored is unchanged, too: every reconciliation repeats this until the
+// Canary is gone.
+func restoredService(existing *unstructured.Unstructured, c *flaggerv1.Canary, p selectorPair, current desiredService, ownsPrimary bool) (*unstructured.Unstructured, error) {
 	restored := existing.DeepCopy()
 	annotations := restored.GetAnnotations()
+	selector, _, _ := unstructured.NestedStringMap(restored.Object, "spec", "selector")
+	selectsAsTakenOver := maps.Equal(selector, current.selector)
 	if text, found := annotations[originalAnnotation]; found {
+		if !selectsAsTakenOver && !belongsTo(existing, c) {
+			return restored, nil
+		}
 		var original struct {
 			Metadata struct {
 				Annotations map[string]string `json:"annotations"`
@@ -533,8 +548,8 @@ func restoredService(existing *unstructured.Unstructured, p selectorPair, curren
 		restored.SetAnnotations(annotations)
 		return restored, nil
 	}
-	selector, _, _ := unstructured.NestedStringMap(restored.Object, "spec", "selector")
-	if !maps.Equal(selector, current.selector) || !apex && !isTakenOver(annotations) { // -canary may have had that selector before
+	apex := current.name == apexName(c)
+	if !selectsAsTakenOver || !isTakenOver(annotations) && (!apex || !ownsPrimary) { // -canary may have had that selector before
 		return restored, nil
 	}
 	if applied, found := lastAppliedSelector(annotations[lastAppliedAnnotation]); found {

@@ -308,3 +308,70 @@ func TestNamedTargetPortMustExist(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
+
+// TestServicesOfOthersAreNotRestored: a Canary that another one or a conflict blocked, or that was deleted before its initialization,
+// restores nothing that it has not changed.
+func TestServicesOfOthersAreNotRestored(t *testing.T) {
+	newShop := func(t *testing.T, selector string) *fakeCluster {
+		w := newFakeCluster(t)
+		w.apply(documentsOf(t, "testdata/cases/own-config/input/1-workload.yaml")[0])
+		w.apply(documentsOf(t, "testdata/cases/own-config/input/9-canary.yaml")[0])
+		w.patchYAML(flaggerv1.SchemeGroupVersion.WithKind("Canary"), "till", `{spec: {revertOnDeletion: true}}`)
+		w.applyYAML(`{apiVersion: v1, kind: Service, metadata: {name: till}, spec: {type: ClusterIP, selector: {app: ` + selector + `}, ports: [{name: web, port: 80, targetPort: 80, protocol: TCP}]}}`)
+		return w
+	}
+	expectUnchanged := func(t *testing.T, w *fakeCluster, c *flaggerv1.Canary) {
+		t.Helper()
+		before := w.object(serviceKind, "till")
+		must(t, w.workload.RestoreServices(t.Context(), c))
+		if diff := cmp.Diff(before, w.object(serviceKind, "till")); diff != "" {
+			t.Error(diff)
+		}
+	}
+	kiosk := func(w *fakeCluster) *flaggerv1.Canary { // names the Service of the other Canary
+		w.applyYAML(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: kiosk}, spec: {replicas: 1, selector: {matchLabels: {app: kiosk}}, template: {metadata: {labels: {app: kiosk}}, spec: {containers: [{name: s, image: "s:1"}]}}}}`)
+		w.applyYAML(`{apiVersion: flagger.app/v1beta1, kind: Canary, metadata: {name: kiosk}, spec: {revertOnDeletion: true, targetRef: {apiVersion: apps/v1, kind: Deployment, name: kiosk}, service: {name: till, port: 80}}}`)
+		return w.canary("kiosk")
+	}
+	takeOver := func(t *testing.T, w *fakeCluster) {
+		t.Helper()
+		must(t, exceptWarnings(w.workload.EnsureServices(t.Context(), w.canary("till"), true)))
+	}
+	t.Run("taken over by another Canary", func(t *testing.T) {
+		w := newShop(t, "till")
+		takeOver(t, w)
+		expectUnchanged(t, w, kiosk(w))
+		must(t, w.workload.RestoreServices(t.Context(), w.canary("till")))
+		if got, _, _ := unstructured.NestedString(w.object(serviceKind, "till").Object, "spec", "selector", "app"); got != "till" {
+			t.Errorf("its own Canary restored the selector %q", got)
+		}
+	})
+	t.Run("taken over by another Canary of an earlier version", func(t *testing.T) {
+		w := newShop(t, "till")
+		takeOver(t, w)
+		w.patchYAML(serviceKind, "till", `{metadata: {annotations: {serin.dev/original: '{"spec":{"selector":{"app":"till"}}}'}}}`)
+		expectUnchanged(t, w, kiosk(w))
+	})
+	t.Run("selects a Deployment of the user with the name of the primary", func(t *testing.T) {
+		w := newShop(t, "till-primary")
+		w.applyYAML(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: till-primary}, spec: {replicas: 1, selector: {matchLabels: {app: till-primary}}, template: {metadata: {labels: {app: till-primary}}, spec: {containers: [{name: s, image: "s:1"}]}}}}`)
+		expectUnchanged(t, w, w.canary("till"))
+	})
+	t.Run("selects the primary, as Flagger or its user left it", func(t *testing.T) {
+		w := newShop(t, "till-primary")
+		w.applyYAML(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: till-primary, ownerReferences: [{apiVersion: flagger.app/v1beta1, kind: Canary, name: till, controller: true, uid: ` + string(w.canary("till").UID) + `}]}, spec: {replicas: 1, selector: {matchLabels: {app: till-primary}}, template: {metadata: {labels: {app: till-primary}}, spec: {containers: [{name: s, image: "s:1"}]}}}}`)
+		must(t, w.workload.RestoreServices(t.Context(), w.canary("till")))
+		if got, _, _ := unstructured.NestedString(w.object(serviceKind, "till").Object, "spec", "selector", "app"); got != "till" {
+			t.Errorf("it selects %q", got)
+		}
+	})
+	t.Run("edited after the takeover", func(t *testing.T) {
+		w := newShop(t, "till")
+		takeOver(t, w)
+		w.patchYAML(serviceKind, "till", `{spec: {selector: {app: typo}}}`)
+		must(t, w.workload.RestoreServices(t.Context(), w.canary("till")))
+		if got, _, _ := unstructured.NestedString(w.object(serviceKind, "till").Object, "spec", "selector", "app"); got != "till" {
+			t.Errorf("it selects %q", got)
+		}
+	})
+}

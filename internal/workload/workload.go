@@ -11,6 +11,7 @@ package workload
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -180,6 +181,18 @@ func newNotOwnedError(c *flaggerv1.Canary, kind string, obj metav1.Object) error
 func controlledBy(obj metav1.Object, c *flaggerv1.Canary) bool {
 	ref := metav1.GetControllerOf(obj)
 	return ref != nil && ref.UID == c.UID
+}
+
+// belongsTo reports whether a Canary controls an object or, if the object has no controller, has taken it over.
+func belongsTo(obj metav1.Object, c *flaggerv1.Canary) bool {
+	if metav1.GetControllerOf(obj) != nil {
+		return controlledBy(obj, c)
+	}
+	var original struct {
+		Canary string `json:"canary"`
+	}
+	err := json.Unmarshal([]byte(obj.GetAnnotations()[originalAnnotation]), &original)
+	return err == nil && original.Canary == objectKey(c).String()
 }
 
 func ownedBy(c *flaggerv1.Canary) metav1.OwnerReference {
