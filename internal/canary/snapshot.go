@@ -20,8 +20,8 @@ type Snapshot struct {
 	Status     flaggerv1.CanaryStatus
 	// Deleting is true once the user deleted the Canary; Finalizer while it has Serin's finalizer.
 	Deleting, Finalizer bool
-	// TargetConflict is the message for the user if Serin must not act on this Canary although its plan is valid, because an older
-	// Canary has the same target; empty: no conflict.
+	// TargetConflict is the message for the user if Serin must not act on this Canary although its plan is valid, because another
+	// Canary or a Rollout releases its target; empty: no conflict.
 	TargetConflict string
 	// OtherController is another controller that acts on this Canary.
 	OtherController OtherController

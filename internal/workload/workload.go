@@ -34,6 +34,8 @@ type Workload interface {
 	// Observe returns the observed state. Its error is transient (API server, cache); the observation contains problems that the
 	// user must fix.
 	Observe(ctx context.Context, c *flaggerv1.Canary, asks ...ObserveOption) (Observation, error)
+	// Ownership returns which of the generated objects belong to the Canary, from the cache. Several Canaries may have one target.
+	Ownership(ctx context.Context, c *flaggerv1.Canary) (Ownership, error)
 	// EnsurePrimary creates the primary from the given revision of the target (empty means the current one) if there is none.
 	// With follow it updates an existing primary.
 	EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, revision, id string, follow bool) error

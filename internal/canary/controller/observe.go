@@ -234,7 +234,7 @@ func (o *Observer) canariesOfTarget(ctx context.Context, c *flaggerv1.Canary) ([
 	var all flaggerv1.CanaryList
 	options := []client.ListOption{client.InNamespace(c.Namespace)}
 	if o.Indexed {
-		// Only identities are read, which never change: neither copies nor our own latest writes are needed.
+		// Only identities and names are read: neither copies nor our own latest writes are needed.
 		options = append(options, client.MatchingFields{byTarget: targetKey(c)}, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
 	}
 	if err := o.Client.List(ctx, &all, options...); err != nil {
@@ -243,19 +243,21 @@ func (o *Observer) canariesOfTarget(ctx context.Context, c *flaggerv1.Canary) ([
 	return slices.DeleteFunc(all.Items, func(other flaggerv1.Canary) bool { return targetKey(&other) != targetKey(c) }), nil
 }
 
-// findTargetConflict sets the target conflict if an older Canary has the same target.
+// findTargetConflict sets the target conflict if another Canary releases the target.
 func (o *Observer) findTargetConflict(ctx context.Context, s *observation) error {
 	others, err := o.canariesOfTarget(ctx, s.object)
 	if err != nil {
 		return err
 	}
-	for i := range others {
-		if other := &others[i]; other.UID != s.object.UID && older(other, s.object) {
-			s.snapshot.TargetConflict = fmt.Sprintf("Canary %s already releases %s %s, so %s does nothing: delete one of the two, or point it at another target",
-				other.Name, s.object.Spec.TargetRef.Kind, s.object.Spec.TargetRef.Name, s.object.Name)
-			s.needsRetry = true // the watch of Canaries requeues nothing if it cannot list those with the same target
-			return nil
-		}
+	releasing, err := o.releasingCanary(ctx, s.object, others)
+	if err != nil {
+		return err
+	}
+	if releasing.UID != s.object.UID {
+		s.snapshot.TargetConflict = fmt.Sprintf("Canary %s already releases %s %s, so %s does nothing: delete one of the two, or point it at another target",
+			releasing.Name, s.object.Spec.TargetRef.Kind, s.object.Spec.TargetRef.Name, s.object.Name)
+		s.needsRetry = true // the watch of Canaries requeues nothing if it cannot list those with the same target
+		return nil
 	}
 	if o.FindConflict == nil {
 		return nil
@@ -274,6 +276,57 @@ func CanariesTargeting(ctx context.Context, reader client.Reader, namespace, kin
 		return nil, fmt.Errorf("list the Canaries of %s %s.%s: %w", kind, name, namespace, err)
 	}
 	return all.Items, nil
+}
+
+// releasingCanary returns the Canary that releases the target of a Canary. others are the Canaries with the same target. Nothing is
+// read unless there are several.
+func (o *Observer) releasingCanary(ctx context.Context, c *flaggerv1.Canary, others []flaggerv1.Canary) (*flaggerv1.Canary, error) {
+	candidates := []targetCandidate{{canary: c}}
+	for i := range others {
+		if others[i].UID != c.UID {
+			candidates = append(candidates, targetCandidate{canary: &others[i]})
+		}
+	}
+	if len(candidates) == 1 {
+		return c, nil
+	}
+	for i := range candidates {
+		target := o.Workloads.ForCanary(candidates[i].canary)
+		if target == nil {
+			continue
+		}
+		var err error
+		if candidates[i].owned, err = target.Ownership(ctx, candidates[i].canary); err != nil {
+			return nil, fmt.Errorf("find the Canary that releases %s %s: %w", c.Spec.TargetRef.Kind, c.Spec.TargetRef.Name, err)
+		}
+	}
+	releasing := candidates[0]
+	for _, other := range candidates[1:] {
+		if other.precedes(releasing) {
+			releasing = other
+		}
+	}
+	return releasing.canary, nil
+}
+
+// targetCandidate is one of several Canaries with the same target.
+type targetCandidate struct {
+	canary *flaggerv1.Canary
+	owned  workload.Ownership
+}
+
+// precedes reports whether a releases the target rather than b: the owner of the primary does, otherwise the owner of a Service,
+// otherwise the older one. Age alone is not sufficient: of two Canaries that were created in the same second, the one with the higher
+// UID may have created its objects before the other one existed. Each would then wait until the other one is deleted.
+func (a targetCandidate) precedes(b targetCandidate) bool {
+	switch {
+	case a.owned.Primary != b.owned.Primary:
+		return a.owned.Primary
+	case a.owned.Services != b.owned.Services:
+		return a.owned.Services
+	default:
+		return older(a.canary, b.canary)
+	}
 }
 
 // older reports whether a was created before b.

@@ -359,10 +359,13 @@ func (*fakeWorkloads) HandOverServices(context.Context, *flaggerv1.Canary) error
 func (*fakeWorkloads) RestoreTarget(context.Context, *flaggerv1.Canary) error        { return nil }
 func (*fakeWorkloads) CollectConfigs(context.Context, *flaggerv1.Canary) error       { return nil }
 func (*fakeWorkloads) PrimaryUpFromZero(context.Context, *flaggerv1.Canary) error    { return nil }
-func (*fakeWorkloads) Forget(types.NamespacedName)                                   {}
-func (*fakeWorkloads) CachedKeys() []types.NamespacedName                            { return nil }
-func (*fakeWorkloads) Dependencies(*flaggerv1.Canary) []workload.Object              { return nil }
-func (f *fakeWorkloads) ForCanary(*flaggerv1.Canary) workload.Workload               { return f }
+func (*fakeWorkloads) Ownership(context.Context, *flaggerv1.Canary) (workload.Ownership, error) {
+	return workload.Ownership{}, nil
+}
+func (*fakeWorkloads) Forget(types.NamespacedName)                      {}
+func (*fakeWorkloads) CachedKeys() []types.NamespacedName               { return nil }
+func (*fakeWorkloads) Dependencies(*flaggerv1.Canary) []workload.Object { return nil }
+func (f *fakeWorkloads) ForCanary(*flaggerv1.Canary) workload.Workload  { return f }
 func (*fakeWorkloads) Pods(context.Context, *flaggerv1.Canary, bool) (workload.Pods, error) {
 	return workload.Pods{}, nil
 }

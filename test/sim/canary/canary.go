@@ -93,6 +93,9 @@ func (k *Canaries) Populate(w *sim.World) {
 	}
 	k.DrawReleases([]string{"cart", "till", "desk"}, []int{1, 1, 1, 1, 1, 2, 2, 3}, drawRelease, k.drawExtensions)
 	k.createConflictingObjects()
+	for _, r := range k.Releases {
+		k.users.createInSameSecond(r)
+	}
 	k.ScheduleShipping(actors.ShippingPlan{MaxVersions: 3, MinInterval: 2 * time.Minute, MaxInterval: 12 * time.Minute}, 0.6, 0.4, k.users.ship)
 	actors.ScheduleActions(w, k.users, actions, func() []*Release { return k.Releases })
 	for _, r := range k.Releases {
@@ -114,6 +117,8 @@ type Release struct {
 	// promoted is the version that the primary received last.
 	promoted string
 	replicas int
+	// creations is how often the Canary was created.
+	creations int
 	// config is the name of the ConfigMap and the Secret that the target references; empty: none.
 	config string
 	// objects are the objects that users create before the Canary.

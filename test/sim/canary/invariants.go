@@ -42,7 +42,7 @@ var Invariants = []oracle.Invariant{
 	{Number: "I26", Text: "a release that waits reports what it waits for, and who or what can end the wait"},
 	{Number: "I27", Text: "each object that Serin creates has an owner, and nothing of a run remains after its end"},
 	{Number: "I28", Text: "copies of configuration change only at creation, promotion and rollback"},
-	{Number: "I31", Text: "of two Canaries with one target, the newer one writes only its status, which reports the conflict"},
+	{Number: "I31", Text: "of two Canaries with one target, the one that controls its objects, or else the older one, releases it; the other one writes only its status, which reports the conflict"},
 	{Number: "I32", Text: "a rollback because a workload is not ready follows its last progress by at least the deadline"},
 	{Number: "I33", Text: "after a failed promotion, users return to a primary that is ready: the promotion completes or is recorded, and no other revision has more than its first step"},
 	{Number: "I34", Text: "a rollback gives the primary at once exactly the share that its pods carry, whatever replicas are requested later"},

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
@@ -293,12 +294,13 @@ func (c *promotedConfig) Observe(event any) {
 	}
 }
 
-// olderConflicts returns the older Canaries with the same target.
-func (l *ledger) olderConflicts(r *record) []*record {
+// precedingCanaries returns the Canaries with the same target that release it instead of this one: those that control the primary,
+// then those that control one of the Services, then older ones.
+func (l *ledger) precedingCanaries(r *record) []*record {
 	var out []*record
 	for _, other := range l.All {
 		if other != r && !other.Gone() && other.Key.Namespace == r.Key.Namespace &&
-			sameTarget(other.canary.Spec.TargetRef, r.canary.Spec.TargetRef) && older(other, r) {
+			sameTarget(other.canary.Spec.TargetRef, r.canary.Spec.TargetRef) && l.precedes(other, r) {
 			out = append(out, other)
 		}
 	}
@@ -311,7 +313,7 @@ func sameTarget(a, b flaggerv1.TargetReference) bool { return a.Kind == b.Kind &
 // false while some process may not know yet that another Canary with this target is gone. A Canary whose target is not a
 // Deployment releases nothing if another Canary releases the Deployment of that name.
 func (l *ledger) ownsTarget(r *record) bool {
-	return !l.targetJustReleased(r) && len(l.olderConflicts(r)) == 0 && (r.canary.Spec.TargetRef.Kind == actors.DeploymentKind.Kind || !l.targetReleasedElsewhere(r))
+	return !l.targetJustReleased(r) && len(l.precedingCanaries(r)) == 0 && (r.canary.Spec.TargetRef.Kind == actors.DeploymentKind.Kind || !l.targetReleasedElsewhere(r))
 }
 
 // targetJustReleased reports whether some process may not know yet that another Canary with the target of this one is gone.
@@ -330,6 +332,31 @@ func (l *ledger) targetReleasedElsewhere(r *record) bool {
 	})
 }
 
+func (l *ledger) precedes(a, b *record) bool {
+	primary := func(r *record) bool { return l.controls(r, r.kind, r.canary.Spec.TargetRef.Name+primarySuffix) }
+	service := func(r *record) bool {
+		return slices.ContainsFunc([]string{"", primarySuffix, "-canary"}, func(suffix string) bool { return l.controls(r, actors.ServiceKind, r.apexName()+suffix) })
+	}
+	for _, controls := range []func(*record) bool{primary, service} {
+		if x, y := controls(a), controls(b); x != y {
+			return x
+		}
+	}
+	return older(a, b)
+}
+
+// controls reports whether a Canary controls an object of its namespace, or took it over according to the record of its original state.
+func (l *ledger) controls(r *record, kind schema.GroupKind, name string) bool {
+	v := l.World.Server.Peek(kind, namespacedName(r, name))
+	if v == nil {
+		return false
+	}
+	if owner := actors.ControllerOf(v.Meta()); owner.UID != "" {
+		return owner.UID == r.UID
+	}
+	return v.Meta().Annotations[originalAnnotation] != "" && !belongsToOther(v, r)
+}
+
 func older(a, b *record) bool {
 	x, y := a.canary.CreationTimestamp, b.canary.CreationTimestamp
 	if !x.Equal(&y) {
@@ -341,7 +368,8 @@ func older(a, b *record) bool {
 // sharedTargets are the targets of several Canaries, for I31.
 type sharedTargets struct{ *ledger }
 
-// claims returns the facts for I31.
+// claims returns the facts for I31. An object that is created for a Canary may make it the one that releases the target, so the
+// state before the write counts.
 func (c *sharedTargets) claims(event any) []oracle.Claim {
 	h, ok := event.(oracle.Write)
 	if !ok || !h.BySerin || h.Type != store.Added {
@@ -352,19 +380,46 @@ func (c *sharedTargets) claims(event any) []oracle.Claim {
 		return nil
 	}
 	var out []oracle.Claim
-	for _, other := range c.olderConflicts(r) {
-		out = append(out, oracle.Claim{
-			Release: r.Name(), What: fmt.Sprintf("%s %s was created for it", h.Kind.Kind, h.Key.Name), Other: other.Name(), Shared: "target", Since: other.targetSince,
-		})
+	for _, other := range c.All {
+		if since, precedes := c.preceding[r][other]; precedes && !other.Gone() {
+			out = append(out, oracle.Claim{
+				Release: r.Name(), What: fmt.Sprintf("%s %s was created for it", h.Kind.Kind, h.Key.Name), Other: other.Name(), Shared: "target", Since: since,
+			})
+		}
 	}
 	return out
+}
+
+// recordPrecedence records which Canaries precede each other now.
+func (c *recorder) recordPrecedence() {
+	for _, r := range c.All {
+		if r.Gone() {
+			delete(c.preceding, r)
+			continue
+		}
+		now := map[*record]time.Time{}
+		for _, other := range c.precedingCanaries(r) {
+			since, known := c.preceding[r][other]
+			if !known {
+				since = c.Now()
+			}
+			now[other] = since
+		}
+		c.preceding[r] = now
+	}
 }
 
 // explainedConflicts is the part of I31 about the final state.
 func (c *sharedTargets) explainedConflicts() {
 	for _, r := range c.All {
-		if others := c.olderConflicts(r); !r.Gone() && !isDeleting(r) && len(others) > 0 && !r.canary.Spec.Suspend {
+		if r.Gone() || isDeleting(r) || r.canary.Spec.Suspend {
+			continue
+		}
+		switch others := c.precedingCanaries(r); {
+		case len(others) > 0:
 			oracle.ExplainedConflict(c.Ledger, oracle.Conflict{Release: r.Name(), Other: others[0].Name(), Shared: "target", Explained: r.isBlocked()})
+		case blockedReason(r.canary) == "Obstacle":
+			c.Violate("I31", r.Name(), "its status reports that another Canary releases the target, but none does")
 		}
 	}
 }
@@ -373,7 +428,7 @@ func (c *sharedTargets) explainedConflicts() {
 func (c *endedRuns) remnants() []oracle.Remnant {
 	var out []oracle.Remnant
 	for _, r := range c.All {
-		if r.Gone() || isDeleting(r) || r.canary.Spec.Suspend || len(c.olderConflicts(r)) > 0 {
+		if r.Gone() || isDeleting(r) || r.canary.Spec.Suspend || len(c.precedingCanaries(r)) > 0 {
 			continue
 		}
 		traffic := fmt.Sprintf("in phase %s the canary still has %d %% of the traffic (mirrored: %t)", r.phase(), r.route.canary, r.route.mirrored)

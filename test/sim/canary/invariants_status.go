@@ -283,7 +283,7 @@ func (r *record) lastTouched(l *ledger) time.Time {
 func (c *waits) waiting() []oracle.Waiting {
 	var out []oracle.Waiting
 	for _, r := range c.All {
-		if !r.Gone() && !r.canary.Spec.Suspend && !isDeleting(r) && !isEnded(r.phase()) && len(c.olderConflicts(r)) == 0 {
+		if !r.Gone() && !r.canary.Spec.Suspend && !isDeleting(r) && !isEnded(r.phase()) && len(c.precedingCanaries(r)) == 0 {
 			out = append(out, oracle.Waiting{Release: r.Name(), Phase: string(r.phase()), Explained: isExplainedWait(r.status)})
 		}
 	}

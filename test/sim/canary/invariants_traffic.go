@@ -348,7 +348,7 @@ func (c *restoration) Finish() {
 // canBeRemoved reports whether a deleted Canary waits for nothing but Serin: its target is ready, and no other Canary has the
 // same target.
 func (c *restoration) canBeRemoved(r *record) bool {
-	return len(c.olderConflicts(r)) == 0 && (r.target.version == nil || r.target.ready.True) && slices.Contains(r.canary.Finalizers, "finalizer.flagger.app")
+	return len(c.precedingCanaries(r)) == 0 && (r.target.version == nil || r.target.ready.True) && slices.Contains(r.canary.Finalizers, "finalizer.flagger.app")
 }
 
 func isDeleting(r *record) bool { return r.canary != nil && r.canary.DeletionTimestamp != nil }

@@ -27,6 +27,8 @@ type ledger struct {
 	drainDelay time.Duration
 	byObject   map[oracle.ObjectKey][]*record
 	processes  map[string]*processState
+	// preceding contains the Canaries that precede each Canary with the same target, and since when.
+	preceding map[*record]map[*record]time.Time
 
 	// clocksDiffered is when a process last wrote an object while the clocks of the processes differed.
 	clocksDiffered time.Time
@@ -39,7 +41,7 @@ func newLedger(w *sim.World, drain time.Duration) *ledger {
 	core.LossDetection = cluster.DetectionTime(w)
 	return &ledger{
 		Ledger: core, Releases: oracle.NewReleases[*record](), drainDelay: drain,
-		byObject: map[oracle.ObjectKey][]*record{}, processes: map[string]*processState{},
+		byObject: map[oracle.ObjectKey][]*record{}, processes: map[string]*processState{}, preceding: map[*record]map[*record]time.Time{},
 		lateGateways: w.Faults.Has(cluster.LateGateways),
 	}
 }
@@ -169,8 +171,10 @@ func (l *ledger) Record(event any) {
 		}
 		records.recordConfig(h)
 		records.recordFormerRoute(h)
+		records.recordPrecedence()
 	case canaryWritten:
 		records.recordCanary(h)
+		records.recordPrecedence()
 	case routeWritten:
 		records.recordRoute(h)
 	case workloadWritten:
@@ -376,9 +380,6 @@ func (c *recorder) recordCanary(h canaryWritten) {
 		routeKind = r.routeKind()
 	}
 	r.object, r.canary, r.status, r.changed = h.New, h.After, &h.After.Status, c.Now()
-	if old == nil || !sameTarget(old.Spec.TargetRef, h.After.Spec.TargetRef) {
-		r.targetSince = c.Now()
-	}
 	if old == nil || old.Generation != h.After.Generation {
 		r.Specs.Set(expectationOf(&h.After.Spec), c.Now())
 		c.updateReadiness(r, &r.target)

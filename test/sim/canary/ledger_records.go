@@ -63,16 +63,15 @@ func (q *query) failed() bool { return !q.answeredAt.IsZero() && !q.passed() }
 type record struct {
 	oracle.Release[*expectation]
 
-	kind        schema.GroupKind // the kind of its workload
-	created     time.Time
-	targetSince time.Time // when it began to reference its target
-	object      *store.Version
-	canary      *flaggerv1.Canary
-	status      *flaggerv1.CanaryStatus
-	target      workloadState
-	primary     workloadState
-	route       routeState
-	former      map[schema.GroupKind]formerRoute // by the kind of the route
+	kind    schema.GroupKind // the kind of its workload
+	created time.Time
+	object  *store.Version
+	canary  *flaggerv1.Canary
+	status  *flaggerv1.CanaryStatus
+	target  workloadState
+	primary workloadState
+	route   routeState
+	former  map[schema.GroupKind]formerRoute // by the kind of the route
 
 	run  *run
 	runs int

@@ -148,6 +148,7 @@ func (u *users) recreateCanary(r *Release) {
 	u.UserClient.Create(r.newCanary())
 	r.invalid = r.createdInvalid
 	u.UserClient.TraceAction(r.Key, "recreate the Canary")
+	u.createInSameSecond(r)
 	if u.Stopped {
 		u.replaceStuckVersion(r)
 	}
@@ -302,9 +303,40 @@ func (u *users) swapStrategy(r *Release, s *sim.Stream) {
 // secondCanary is appended to the name of a Canary to name a second one for the same target.
 const secondCanary = "-twin"
 
+// inSameSecond is the name of a second Canary that is created in the same second as the first one.
+const inSameSecond = "same-second"
+
 // createSecondCanary creates a second Canary for the target of the first.
 func (u *users) createSecondCanary(r *Release, s *sim.Stream) {
-	lifetime := s.Between(time.Minute, 6*time.Minute)
+	u.createTwin(r, s.Between(time.Minute, 6*time.Minute))
+}
+
+// createInSameSecond creates a second Canary for the target of one that was created just now, in the same second, so that only their
+// UIDs distinguish their age.
+func (u *users) createInSameSecond(r *Release) {
+	r.creations++
+	name := fmt.Sprintf("%s#%s-%d", inSameSecond, r.Key.Name, r.creations)
+	s := u.World.Draws.Stream(name)
+	drawn, lower, lifetime := s.Chance(0.5), s.Chance(0.5), s.Between(time.Minute, 6*time.Minute)
+	now := u.World.Now()
+	rest := now.Truncate(time.Second).Add(time.Second).Sub(now)
+	delay := s.Skewed(0, rest)
+	if s.Chance(0.5) {
+		lifetime = 0
+	}
+	if !drawn || !u.World.Faults.Has(SameTarget) || !u.World.Faults.Admit(name) {
+		return
+	}
+	u.After(delay, func() {
+		if lower {
+			u.World.Server.LowerNextUID()
+		}
+		u.createTwin(r, lifetime)
+	})
+}
+
+// createTwin creates a second Canary for the target of the first, which users delete after its lifetime; zero: never.
+func (u *users) createTwin(r *Release, lifetime time.Duration) {
 	name := r.Key.Name + secondCanary
 	if u.storedCanary(types.NamespacedName{Namespace: actors.Namespace, Name: name}) != nil {
 		return
@@ -313,6 +345,9 @@ func (u *users) createSecondCanary(r *Release, s *sim.Stream) {
 	c.Name = name
 	u.UserClient.Create(c)
 	u.UserClient.TraceAction(r.Key, "create Canary %s for the same target", name)
+	if lifetime == 0 {
+		return
+	}
 	u.After(lifetime, func() {
 		if u.UserClient.DeleteOf(r.Key, name, canaryKind) && u.Stopped {
 			u.replaceStuckVersion(r)

@@ -358,7 +358,13 @@ var Canaries = []Mutant{
 		"two Canaries for one target",
 		"I31",
 		"internal/canary/controller/observe.go",
-		"other.UID != s.object.UID && older(other, s.object)", "other.UID == \"\" && older(other, s.object)", 38,
+		"if releasing.UID != s.object.UID {", "if releasing == nil {", 72,
+	},
+	{
+		"the age decides about a target that has an owner",
+		"I31",
+		"internal/canary/controller/observe.go",
+		"	case a.owned.Primary != b.owned.Primary:\n\t\treturn a.owned.Primary\n\tcase a.owned.Services != b.owned.Services:\n\t\treturn a.owned.Services\n", "", 8100000040,
 	},
 	{
 		"deadline of the canary counted from the start of the window",

@@ -37,6 +37,7 @@ type Server struct {
 
 	revision    uint64
 	objectCount uint64 // objects, for UIDs
+	lowUID      bool   // the next object gets a lower UID than others
 	nameCount   uint64 // names
 	events      []*Event
 	requests    map[Request]int
@@ -271,8 +272,15 @@ func (s *Server) count(c Call) {
 
 func (s *Server) uid() string {
 	s.objectCount++
-	return fmt.Sprintf("00000000-0000-4000-8000-%012x", s.objectCount)
+	variant := "8000"
+	if s.lowUID {
+		s.lowUID, variant = false, "0000"
+	}
+	return fmt.Sprintf("00000000-0000-4000-%s-%012x", variant, s.objectCount)
 }
+
+// LowerNextUID makes the UID of the next object lower than those of the objects that exist. Those of a real API server are random.
+func (s *Server) LowerNextUID() { s.lowUID = true }
 
 // address returns a cluster IP, and nodePort a port, for a Service. They are derived from its name, so that the same Services
 // receive the same values regardless of the number and the order of attempts to create them.
