@@ -156,7 +156,8 @@ func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now ti
 		return s, nil // the plan has a validation error
 	}
 	var options []workload.ObserveOption
-	if !object.Status.LastTransitionTime.IsZero() && (object.Status.Serin == nil || object.Status.Serin.Revision == "") && object.Status.LastAppliedSpec != "" {
+	blocked := s.snapshot.TargetConflict != "" // observed again at intervals, which must not cause requests
+	if !blocked && !object.Status.LastTransitionTime.IsZero() && (object.Status.Serin == nil || object.Status.Serin.Revision == "") && object.Status.LastAppliedSpec != "" {
 		options = append(options, workload.WithHistory) // a status that another controller wrote
 	}
 	observed, err := target.Observe(ctx, object, options...)
