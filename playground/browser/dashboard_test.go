@@ -277,6 +277,41 @@ func TestTablesBreakNoWords(t *testing.T) {
 	checkPage(t, page, "long-texts")
 }
 
+// TestOverviewFitsItsWindow: on a wide screen no column remains empty, and on a phone no text must be scrolled sideways.
+func TestOverviewFitsItsWindow(t *testing.T) {
+	page := browser.Open(t)
+	openDashboard(t, page, clitest.NewFakeCluster(t, clitest.Cart), nil)
+	page.ClickUntil("a.row", "location.pathname.endsWith('/cart') && document.querySelectorAll('td').length > 10 && document.querySelector('svg.chart')")
+	page.Resize(1500, 900)
+	panels := browser.Evaluate[map[string]float64](page, `Object.fromEntries([...document.querySelectorAll(".panel")].map((panel) => [panel.querySelector("h2").innerText, panel.getBoundingClientRect().right]))`)
+	for _, last := range []string{"Actions", "Gates", "History"} {
+		if panels[last] < panels["Traffic"]-1 {
+			t.Errorf("the row of panel %s ends at %.0f, want %.0f like that of panel Traffic", last, panels[last], panels["Traffic"])
+		}
+	}
+	page.Resize(390, 844)
+	page.Open(browser.Evaluate[string](page, "location.href")) // a chart has the width of the window in which it is drawn
+	page.WaitUntil("document.querySelectorAll('td').length > 10 && document.querySelector('svg.chart')")
+	for _, cut := range browser.Evaluate[[]string](page, `[...document.querySelectorAll(".scroll")].filter((part) => part.scrollWidth > part.clientWidth).map((part) => part.getAttribute("aria-label"))`) {
+		t.Errorf("on a phone, the table %s is cut off", cut)
+	}
+	if size := browser.Evaluate[float64](page, `document.querySelector("svg.chart").getScreenCTM().a * 11`); size < 10 {
+		t.Errorf("on a phone, the texts of the chart have a size of %.1f pixels", size)
+	}
+}
+
+// TestIdleReleaseHasNoChart: a flat line would show nothing.
+func TestIdleReleaseHasNoChart(t *testing.T) {
+	page := browser.Open(t)
+	promoted := strings.NewReplacer("phase: Progressing", "phase: Succeeded", "canaryWeight: 20", "canaryWeight: 0")
+	openDashboard(t, page, clitest.NewFakeCluster(t, promoted.Replace(clitest.Cart)), nil)
+	page.WaitForText("Idle (1)")
+	page.ClickUntil("#list button", "document.querySelector('a.row')")
+	page.ClickUntil("a.row", "location.pathname.endsWith('/cart')")
+	page.WaitForText("is idle (Succeeded")
+	page.WaitForText("No release is in progress.")
+}
+
 // TestReleaseIsDescribedAsItIs: a gate that passes with a notice is not green, and a name is written as it is.
 func TestReleaseIsDescribedAsItIs(t *testing.T) {
 	page := browser.Open(t)

@@ -69,6 +69,9 @@ function duration(milliseconds) {
   return Math.floor(hours / 24) + "d" + (hours % 24 ? (hours % 24) + "h" : "");
 }
 
+// atRest is the state of a release of which nothing is in progress: see release.State.
+const atRest = "at-rest";
+
 const clock = (time) => new Date(time).toISOString().slice(11, 19) + "Z";
 const date = (time) => (time ? new Date(time).toISOString().slice(0, 16).replace("T", " ") + "Z" : "-");
 
@@ -498,7 +501,7 @@ function showRelease(kind, namespace, name, part) {
 
   function overviewPage(r, fleet) {
     return el("div", { class: "grid" },
-      panel("Why", el("div", { class: "answer" }, sentences(detail.sentences), fleet.end && r.state !== "idle" && fleet.group !== "needs-user" && el("p", {}, "Earliest end: ", timer(fleet.end, { prefix: "in " })))),
+      panel("Why", el("div", { class: "answer" }, sentences(detail.sentences), fleet.end && r.state !== atRest && fleet.group !== "needs-user" && el("p", {}, "Earliest end: ", timer(fleet.end, { prefix: "in " })))),
       panel("Actions", actions(r)),
       panel("Traffic", weightChart(r), "wide"),
       panel("Measurements", measurements(), "wide"),
@@ -561,22 +564,24 @@ function showRelease(kind, namespace, name, part) {
 
   function weightChart(r) {
     const points = detail.weights ?? [], future = r.steps ?? [];
-    if (!points.length || (r.state === "idle" && points.length < 2)) return el("p", { class: "muted" }, "No release is in progress.");
-    const width = 900, height = 170, left = 40, right = 12, top = 10, bottom = 24, current = now();
+    if (!points.length || (r.state === atRest && points.length < 2)) return el("p", { class: "muted" }, "No release is in progress.");
+    const width = Math.min(900, Math.max(280, main.clientWidth - 58)); // on a phone that of the panel, so that texts are not scaled
+    const height = 170, left = 40, right = 12, top = 10, bottom = 24, current = now();
     const start = Date.parse(points[0].at), end = Math.max(current, ...future.map((step) => Date.parse(step.at)), start + 1000);
     const x = (time) => left + (time - start) / (end - start) * (width - left - right);
     const y = (weight) => top + (100 - weight) / 100 * (height - top - bottom);
+    const nowLabel = Math.min(Math.max(x(current), left + 70), width - right - 84);
     let path = `M${x(start)},${y(points[0].weight)}`;
     for (const point of points.slice(1)) path += `H${x(Date.parse(point.at))}V${y(point.weight)}`;
     path += `H${x(current)}`;
     let ghost = `M${x(current)},${y(r.weight)}`;
     for (const step of future) ghost += `H${x(Math.max(current, Date.parse(step.at)))}V${y(step.weight)}`;
-    return [el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Traffic" }, svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `The new revision receives ${r.weight}% of the requests` },
+    return [svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `The new revision receives ${r.weight}% of the requests` },
       [0, 50, 100].map((weight) => [svg("line", { class: "axis", x1: left, x2: width - right, y1: y(weight), y2: y(weight) }), svg("text", { x: 4, y: y(weight) + 4 }, weight + "%")]),
       svg("line", { class: "now", x1: x(current), x2: x(current), y1: top, y2: height - bottom }),
       svg("path", { class: "line", d: path }), future.length ? svg("path", { class: "ghost", d: ghost }) : [],
-      svg("text", { x: left, y: height - 6 }, clock(start)), svg("text", { x: Math.min(Math.max(x(current), left + 70), width - 130), y: height - 6 }, "now " + clock(current)),
-      end - current > (end - start) / 4 ? svg("text", { x: width - 70, y: height - 6 }, clock(end)) : [])),
+      svg("text", { x: left, y: height - 6 }, clock(start)), svg("text", { x: nowLabel, y: height - 6 }, "now " + clock(current)),
+      nowLabel + 90 < width - 70 ? svg("text", { x: width - 70, y: height - 6 }, clock(end)) : []),
     el("p", { class: "muted" }, `Solid: the weight of the ${r.kind === "Canary" ? "canary" : "new revision"} since the dashboard first observed it. Dashed: the remaining steps if nothing fails.`)];
   }
 
@@ -792,8 +797,10 @@ function panel(heading, content, className = "") {
 const longTexts = new Set(["State", "Message", "Result", "Part", "Change", "Value"]);
 
 function table(heads, rows) {
-  return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": heads.join(", ") }, el("table", {},
-    el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head)))), el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell, i) => el("td", { class: longTexts.has(heads[i]) && "long" }, cell)))))));
+  const firstLong = heads.findIndex((head) => longTexts.has(head));
+  const cell = (content, i) => el("td", { class: longTexts.has(heads[i]) && "long", "data-head": firstLong >= 0 && i > firstLong && !longTexts.has(heads[i]) && heads[i] }, content);
+  return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": heads.join(", ") }, el("table", { class: firstLong >= 0 && "stacked" },
+    el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head)))), el("tbody", {}, rows.map((row) => el("tr", {}, row.map(cell))))));
 }
 
 function verdict(word) {
