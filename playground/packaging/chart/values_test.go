@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 
 	"github.com/serin-dev/serin/internal/traffic"
@@ -346,14 +349,18 @@ func TestCRDsOfTheSelectedGroupsAreInstalled(t *testing.T) {
 }
 
 // TestAggregatedRolesGrantAccessToReleases checks that users with the roles view, edit or admin have access to releases, and
-// that the roles of the chart and of the kustomization are equal.
+// that the roles of the chart, of the kustomization and of an installation from source are equal.
 func TestAggregatedRolesGrantAccessToReleases(t *testing.T) {
 	rendered, _ := render(t, "{}")
-	text, err := os.ReadFile("../../../config/rbac/aggregate.yaml")
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../../config/default")
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain, err := chart.Objects(string(text))
+	text, err := built.AsYaml()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kustomized, err := chart.Objects(string(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -377,8 +384,11 @@ func TestAggregatedRolesGrantAccessToReleases(t *testing.T) {
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(got))); diff != "" {
 		t.Errorf("aggregated roles (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(aggregatedRules(plain), got); diff != "" {
+	if diff := cmp.Diff(aggregatedRules(kustomized), got); diff != "" {
 		t.Errorf("roles of the kustomization and of the chart (-kustomization +chart):\n%s", diff)
+	}
+	if diff := cmp.Diff(aggregatedRules(installedFromSource(t)), got); diff != "" {
+		t.Errorf("roles of an installation from source and of the chart (-source +chart):\n%s", diff)
 	}
 	for _, rule := range got[want[1]] {
 		if diff := cmp.Diff([]string{"get", "list", "watch"}, rule.Verbs); diff != "" || slices.Contains(rule.Resources, "alertproviders") {
@@ -399,6 +409,39 @@ func TestAggregatedRolesGrantAccessToReleases(t *testing.T) {
 			t.Errorf("with %s there are %v", values, slices.Sorted(maps.Keys(got)))
 		}
 	}
+}
+
+// installedFromSource returns the objects of the manifests that the documented installation from source applies.
+func installedFromSource(t *testing.T) []*unstructured.Unstructured {
+	t.Helper()
+	var all []*unstructured.Unstructured
+	for _, page := range []string{"README.md", "docs/install.md"} {
+		text, err := os.ReadFile(filepath.Join("../../..", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, commands, _ := strings.Cut(string(text), "\nmake build")
+		commands, _, _ = strings.Cut(commands, "\n```")
+		var applied []*unstructured.Unstructured
+		for _, file := range regexp.MustCompile(`kubectl apply -f (config/\S+)`).FindAllStringSubmatch(commands, -1) {
+			manifest, err := os.ReadFile(filepath.Join("../../..", file[1]))
+			if err != nil {
+				t.Fatalf("%s: %v", page, err)
+			}
+			more, err := chart.Objects(string(manifest))
+			if err != nil {
+				t.Fatalf("%s: %v", page, err)
+			}
+			applied = append(applied, more...)
+		}
+		if all == nil {
+			all = applied
+		}
+		if diff := cmp.Diff(all, applied); diff != "" {
+			t.Errorf("%s applies other manifests than the README (-README +page):\n%s", page, diff)
+		}
+	}
+	return all
 }
 
 func TestPodsJoinLinkerdIfThePolicyIsCreated(t *testing.T) {
