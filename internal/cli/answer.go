@@ -67,12 +67,21 @@ func releaseAndGate(cmd *cobra.Command, args []string) error {
 	case 0:
 		return withExitCode(ExitUsage, fmt.Errorf("the names of the release and of the gate are missing: %s NAME GATE", cmd.CommandPath()))
 	case 1:
-		return withExitCode(ExitUsage, fmt.Errorf("the name of the gate is missing: see serin why %s", args[0]))
+		return withExitCode(ExitUsage, fmt.Errorf("the name of the gate is missing: see %s", whyHint(cmd, args[0])))
 	case 2:
 		return nil
 	default:
 		return withExitCode(ExitUsage, errors.New("one release and one gate are answered at a time: "+cmd.CommandPath()+" NAME GATE"))
 	}
+}
+
+// whyHint returns the command that shows the gates of a release, in the namespace that the user has named.
+func whyHint(cmd *cobra.Command, name string) string {
+	hint := "serin why " + name
+	if namespace := cmd.Flag("namespace"); namespace != nil && namespace.Changed {
+		hint += " -n " + namespace.Value.String()
+	}
+	return hint
 }
 
 // completeGates completes the name of a release, and then the gates for whose approval it waits.

@@ -119,8 +119,12 @@ func parseSubject(args []string) (cluster.Name, error) {
 	if name, err := parseAnalysisName(args); err == nil && name.Kind != "" {
 		return name, nil
 	}
-	if name, err := parseName(args[0]); err == nil && name.Kind == explain.KindRollout {
+	name, err := parseName(args[0])
+	switch {
+	case err == nil && name.Kind == explain.KindRollout:
 		return name, nil
+	case err == nil && name.Kind == explain.KindCanary:
+		return cluster.Name{}, errors.New("a Canary sends alerts through its AlertProviders: use alertprovider/NAME")
 	}
 	return cluster.Name{}, fmt.Errorf("%q is not an object with messages: use alertprovider/NAME, rollout/NAME, analysisrun/NAME or experiment/NAME", args[0])
 }

@@ -114,9 +114,9 @@ func TestNotifyTest(t *testing.T) {
 		{"rollout/cart --trigger on-degraded", ExitUsage, "name it with --controller-namespace", ""},
 		{"rollout/cart --trigger on-degraded --controller-namespace shop", ExitUsage, "does not exist in namespace shop", ""},
 		{"rollout/cart", ExitUsage, "--trigger is missing", ""},
-		{"rollout/none --trigger on-degraded", ExitNotFound, "get Rollout none", ""},
+		{"rollout/none --trigger on-degraded", ExitNotFound, "there is no Rollout none", ""},
 		{"analysisrun/smoke --controller-namespace argo-rollouts --trigger on-degraded", ExitDone, "✓ hook: accepted", "/good smoke: "},
-		{"canary/cart --trigger on-degraded", ExitUsage, "is not an object with messages", ""},
+		{"canary/cart --trigger on-degraded", ExitUsage, "through its AlertProviders", ""},
 		{"cart --trigger on-degraded", ExitUsage, "is not an object with messages", ""},
 	} {
 		received = nil

@@ -39,7 +39,7 @@ func (s *Session) PlanAnswer(ctx context.Context, answer Answer, namespace strin
 	others := slices.DeleteFunc(slices.Concat(waiting, later), func(other string) bool { return other == gate })
 	switch {
 	case len(waiting) == 0:
-		return nil, p.newError(ErrNoEffect, "waits for no approval: see serin why")
+		return nil, p.newError(ErrNoEffect, "waits for no approval: see %s", p.hint("why"))
 	case !slices.Contains(waiting, gate):
 		return nil, p.newError(ErrNoEffect, "does not wait for %s: it waits for %s", gate, strings.Join(waiting, ", "))
 	case answer == Approve && len(others) > 0 && p.Key.Kind == explain.KindCanary:

@@ -131,7 +131,7 @@ func (s *Session) SendCommand(ctx context.Context, p *PlannedCommand) error {
 			return nil
 		}
 		if !apierrors.IsConflict(err) {
-			return describeError(string(p.Command)+" "+string(p.Key.Kind)+" "+p.Key.Name+inNamespace(p.Key.Namespace), err, p.Key.Kind)
+			return describeError(p.words()+" "+string(p.Key.Kind)+" "+p.Key.Name+inNamespace(p.Key.Namespace), err, p.Key.Kind)
 		}
 		next, err := s.PlanCommand(ctx, p.Command, p.Key.Namespace, Name{p.Key.Kind, p.Key.Name})
 		if err != nil {
@@ -179,6 +179,14 @@ func (p *PlannedCommand) Subject() string {
 // newError returns the error of a command that is not sent. The text continues a sentence that begins with the release.
 func (p *PlannedCommand) newError(kind error, format string, args ...any) error {
 	return fmt.Errorf("%w: %s %s%s %s", kind, p.Key.Kind, p.Key.Name, inNamespace(p.Key.Namespace), fmt.Sprintf(format, args...))
+}
+
+// words returns the command as the user entered it.
+func (p *PlannedCommand) words() string {
+	if p.answer != "" {
+		return p.answer + " of"
+	}
+	return string(p.Command)
 }
 
 // ResumeHint returns the command that resumes the release.

@@ -1,9 +1,13 @@
 package cluster_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
@@ -154,5 +158,30 @@ func TestPromoteSkipsOnlyTheObservedStepOfARollout(t *testing.T) {
 	}
 	if index := *w.Rollout("web").Status.CurrentStepIndex; index != 2 {
 		t.Errorf("the analysis was skipped: step %d", index)
+	}
+}
+
+// deniesStatus is a client of a user who may not write the status of an object.
+type deniesStatus struct{ client.WithWatch }
+
+func (deniesStatus) Status() client.SubResourceWriter { return deniedStatus{} }
+
+type deniedStatus struct{ client.SubResourceWriter }
+
+func (deniedStatus) Patch(_ context.Context, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+	return apierrors.NewForbidden(argov1.SchemeGroupVersion.WithResource("rollouts").GroupResource(), o.GetName(), errors.New("no permission"))
+}
+
+// TestADeniedAnswerIsReportedAsTheCommandOfTheUser: the user approved a gate, and did not promote a release.
+func TestADeniedAnswerIsReportedAsTheCommandOfTheUser(t *testing.T) {
+	w := clitest.NewFakeCluster(t, clitest.WebRollout)
+	planned, err := w.Session.PlanAnswer(t.Context(), cluster.Approve, "shop", cluster.Name{Name: "web"}, "pause")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Session.Client = deniesStatus{w.Session.Client}
+	const want = "approve pause of Rollout web in namespace shop: access denied: "
+	if err := w.Session.SendCommand(t.Context(), planned); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("the error is %v, want %s…", err, want)
 	}
 }

@@ -133,7 +133,11 @@ func (s *Session) subjectOf(ctx context.Context, namespace string, name Name) (d
 		return dispatch.About{Object: object}, err
 	}
 	rollout := &argov1.Rollout{}
-	if err := s.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name.Name}, rollout); err != nil {
+	err := s.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name.Name}, rollout)
+	if apierrors.IsNotFound(err) {
+		return dispatch.About{}, s.notFoundError(ctx, namespace, name, err)
+	}
+	if err != nil {
 		return dispatch.About{}, describeError("get Rollout "+name.Name+inNamespace(namespace), err, explain.KindRollout)
 	}
 	return dispatch.About{Object: rollout, Runs: func(ctx context.Context) ([]argov1.AnalysisRun, error) {

@@ -131,7 +131,7 @@ func (o *observation) canary() (string, error) {
 		"Without this, a deletion is an outage, because only the primary has pods between releases.", o.target.kind)
 	d.field(1, "revertOnDeletion", true)
 	o.writeService(d, c, provider, isTCP)
-	o.writeAnalysis(d, provider, isTCP)
+	o.writeAnalysis(d, c, provider, isTCP)
 	o.footer(d)
 	return d.text.String(), nil
 }
@@ -420,7 +420,7 @@ func writeList(d *document, field string, values []string) {
 	}
 }
 
-func (o *observation) writeAnalysis(d *document, provider string, isTCP bool) {
+func (o *observation) writeAnalysis(d *document, c choice, provider string, isTCP bool) {
 	d.object(1, "analysis")
 	if provider == providerKubernetes {
 		d.comment(2, "The new version is tested for this number of intervals, without users. Then Serin switches the Service to it.")
@@ -437,7 +437,10 @@ func (o *observation) writeAnalysis(d *document, provider string, isTCP bool) {
 	o.writeMetrics(d, provider, isTCP)
 	if provider == providerKubernetes {
 		d.comment(2, "No user sends requests to the new version during the test: send some with a webhook, or the metrics have no data. See docs/loadtester.md.")
-		for _, line := range []string{"webhooks:", "  - name: load", "    type: rollout", "    url: http://serin-loadtester.test/"} {
+		for _, line := range []string{
+			"webhooks:", "  - name: load", "    type: rollout", "    url: http://flagger-loadtester." + o.target.namespace + "/", "    metadata:",
+			fmt.Sprintf("      cmd: hey -z 1m -q 10 -c 2 http://%s-canary.%s:%d/", o.apexName(c), o.target.namespace, c.port.number),
+		} {
 			d.disabled(2, line)
 		}
 	}

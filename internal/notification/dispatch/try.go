@@ -53,7 +53,7 @@ func Try(ctx context.Context, t Trial) ([]TrialResult, error) {
 		to = all[t.Trigger]
 	}
 	if len(to) == 0 {
-		return nil, fmt.Errorf("%s has no subscription to the trigger %s: annotate it, or name a recipient", t.About.key(), t.Trigger)
+		return nil, fmt.Errorf("%s has no subscription to the trigger %s: add the annotation notifications.argoproj.io/subscribe.%s.SERVICE, or name a recipient", t.About.key(), t.Trigger, t.Trigger)
 	}
 	event := release.Event{Type: release.Normal, Reason: notification.ReasonOf(t.Trigger), Message: trialText}
 	s, err := newSituation(ctx, t.About, event, t.Now)
