@@ -3,6 +3,7 @@
 package e2e_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,15 +12,16 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/playground/cluster"
+	"github.com/serin-dev/serin/playground/tutorial"
 )
-
-// yamlBlock matches a manifest in a page of the documentation.
-var yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
 
 // kubectl runs kubectl with the environment's namespace as the default namespace.
 func (s *environment) kubectl(input string, args ...string) string {
@@ -40,25 +42,12 @@ func (s *environment) kubectl(input string, args ...string) string {
 	return output
 }
 
-// TestEveryExampleAppliesAsItIsShown applies the manifests of the README and of the documentation to a namespace that Serin
+// TestEveryExampleAppliesAsItIsShown follows the README, and applies the manifests of the documentation to a namespace that Serin
 // serves. The API server admits each of them with every field, and Serin reports no invalid plan.
 func TestEveryExampleAppliesAsItIsShown(t *testing.T) {
 	t.Parallel()
+	t.Run("README.md", followREADME) // before the examples, of which some have the same hosts in another namespace
 	s := startEnvironment(t, "examples")
-	page, err := os.ReadFile(filepath.Join(repository, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := yamlBlock.FindAllStringSubmatch(string(page), -1)
-	if len(blocks) < 2 {
-		t.Fatalf("the README shows %d manifests, want at least 2", len(blocks))
-	}
-	first := s.follow("cart")
-	for _, block := range blocks {
-		s.kubectl(block[1], "apply", "-f", "-")
-	}
-	t.Run("the first one takes traffic and releases", func(t *testing.T) { followREADME(t, s, first, string(page)) })
-
 	files, err := filepath.Glob(filepath.Join(repository, "docs", "examples", "*.yaml"))
 	if err != nil || len(files) < 5 {
 		t.Fatalf("there are %d examples, %v", len(files), err)
@@ -79,35 +68,69 @@ func (s *environment) in(t *testing.T) *environment {
 	return &part
 }
 
-// followREADME follows the instructions of the README after its first manifest.
-func followREADME(t *testing.T, all *environment, first *release, page string) {
-	s := all.in(t)
-	first = &release{environment: s, name: first.name, next: first.next, first: first.first, firstEvent: first.firstEvent}
-	first.waitForPhase("Initialized")
-	for _, made := range []string{"deployment/cart-primary", "service/cart", "service/cart-primary", "service/cart-canary", "httproute/cart"} {
-		s.kubectl("", "get", made)
+// readmeSection matches the section of the README whose commands are tested.
+var readmeSection = regexp.MustCompile(`(?s)^(.*\n)(## A release in one page\n.*?\n)## Install\n`)
+
+// readmeManifests are the files that the section applies, in namespace default.
+var readmeManifests = []string{"docs/examples/canary-gatewayapi.yaml", "docs/examples/canary-bluegreen.yaml", "docs/examples/rollout.yaml", "config/loadtester/loadtester.yaml"}
+
+// followREADME runs the commands of the README as a new user does, and checks what it promises. Its manifests contain names in
+// namespace default.
+func followREADME(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(repository, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := readmeSection.FindStringSubmatch(string(page))
+	if found == nil {
+		t.Fatalf("README.md has no section %s", readmeSection)
+	}
+	blocks, err := tutorial.Parse(strings.Repeat("\n", strings.Count(found[1], "\n")) + found[2]) // with the numbers of its lines
+	if err != nil {
+		t.Fatal(err)
+	}
+	load := slices.IndexFunc(blocks, func(block tutorial.Block) bool { return block.Directive == directiveBackground })
+	if load < 1 || blocks[0].Directive != directiveCluster {
+		t.Fatalf("README.md prepares no cluster, or sends no requests: %v", blocks)
+	}
+	s := &environment{t: t, namespace: metav1.NamespaceDefault}
+	s.canaries, s.events = recordHistory[canary](t, canaries, s.namespace), recordHistory[corev1.Event](t, events, s.namespace)
+	s.startSerin()
+	t.Cleanup(func() { // while that Serin runs
+		for _, file := range readmeManifests {
+			if output, err := shared.Kubectl(context.Background(), "", "delete", "--ignore-not-found", "-n", s.namespace, "-f", filepath.Join(repository, file)); err != nil {
+				t.Errorf("%v\n%s", err, output)
+			}
+		}
+	})
+
+	r := newReader(t, "README.md", linkPrograms(t))
+	r.follow(blocks[1:load])
+	for _, created := range []string{"deployment/cart-primary", "service/cart", "service/cart-primary", "service/cart-canary", "httproute/cart"} {
+		s.kubectl("", "get", created)
 	}
 	warm := s.startLoad("shop.example.com", 10)
 	waitForRequests(t, warm, 1, "v1")
 	warm.Stop()
 	l := s.startLoad("shop.example.com", 20)
-	waitForRequests(t, l, 1, "v1")
-	const change = "kubectl set image deployment/cart cart=serin.dev/demo:v2"
-	if !strings.Contains(page, change) {
-		t.Fatalf("the README does not contain %q", change)
-	}
-	r := s.follow("cart")
-	s.kubectl("", strings.Fields(change)[1:]...)
-	r.waitFor("has weight 5", func(c canary) error {
-		if c.Status.CanaryWeight != 5 {
-			return fmt.Errorf("another weight")
-		}
-		return nil
-	})
+	r.follow(blocks[load:])
 	waitForRequests(t, l, 1, "v2")
 	l.Stop()
 	if counts := l.Counts(); counts.Failed() != 0 {
 		t.Errorf("requests failed: %s", counts)
+	}
+	for _, primary := range []string{"cart-primary", "worker-primary"} {
+		if image := convert[appsv1.Deployment](t, s.get(deployments, primary)).Spec.Template.Spec.Containers[0].Image; image != cluster.DemoImage+":v2" {
+			t.Errorf("%s runs %s after the release", primary, image)
+		}
+	}
+	weights := map[int]bool{}
+	states, _ := s.canaries.statesFrom(0)
+	for _, state := range states {
+		weights[state.object.Status.CanaryWeight] = true
+	}
+	if !weights[5] || !weights[20] || !weights[50] {
+		t.Errorf("the weights of the releases were %v, want 5, 20 and 50", weights)
 	}
 }
 

@@ -17,6 +17,9 @@ import (
 // loadtesterImage is the image of Serin. It contains no other program: no shell and no load generator.
 const loadtesterImage = "serin.dev/serin"
 
+// manifestImage is the image of Serin in the manifests of config, which the cluster of make demo has too.
+const manifestImage = "serin"
+
 // externalTesterPort is the port of the load tester that runs outside pods.
 const externalTesterPort = "18090"
 
@@ -44,7 +47,7 @@ func TestLoadTesterRunsTestsLoadsAndGates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.apply(replaceTexts(t, string(manifest), "image: serin\n", "image: "+loadtesterImage+":e2e\n"))
+	s.apply(string(manifest))
 	s.waitForAvailable("flagger-loadtester", 1)
 	argv := []string{serin, "loadtester", "-port", externalTesterPort, "-log-level", "info"}
 	if _, err := shared.StartProcess("loadtester", argv, []string{"POD_NAMESPACE=" + s.namespace}); err != nil {

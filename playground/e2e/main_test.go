@@ -113,7 +113,7 @@ func start(ctx context.Context, options cluster.Options) (err error) {
 	if err != nil {
 		return err
 	}
-	options.Images = map[string]node.Image{loadtesterImage: {Program: serin}, skipperImage: {Program: skipper}}
+	options.Images = map[string]node.Image{loadtesterImage: {Program: serin}, manifestImage: {Program: serin}, skipperImage: {Program: skipper}}
 	if controller, err = prepareIngress(ctx, options.Builder); err != nil {
 		return err
 	}

@@ -18,7 +18,12 @@ import (
 	"github.com/serin-dev/serin/playground/build"
 	"github.com/serin-dev/serin/playground/cluster"
 	"github.com/serin-dev/serin/playground/demo"
+	"github.com/serin-dev/serin/playground/node"
 )
+
+// serinImage is the image in the manifests of config, which a kustomization replaces elsewhere. Users of the demo can therefore apply
+// config/loadtester unchanged.
+const serinImage = "serin"
 
 func demoCommand() *cobra.Command {
 	var keep, asJSON bool
@@ -53,6 +58,7 @@ func demoCommand() *cobra.Command {
 			if err := buildSerin(ctx, options.Builder); err != nil {
 				return err
 			}
+			options.Images = map[string]node.Image{serinImage: {Program: serin}}
 			err := runDemo(ctx, options, serin, keep, asJSON)
 			if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 				return errors.New("interrupted: the cluster was stopped")
