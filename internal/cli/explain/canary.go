@@ -44,7 +44,7 @@ func (observed *Canary) Describe(now time.Time) Release {
 	s.Now = now
 	s.OtherController = canary.OtherController{Sign: observed.OtherController.Sign, Until: observed.OtherController.Until}
 	v, plan := canary.View(s, observed.Assumed...), s.Plan
-	r := newRelease(v, observed.SharedObservation, "New revision detected!")
+	r := newRelease(v, observed.SharedObservation, canaryEventBounds(s.Status))
 	r.Kind, r.Name, r.Namespace, r.Target = KindCanary, plan.Name, plan.Namespace, plan.Kind+"/"+plan.Target
 	r.Provider, r.Strategy = plan.Provider, string(plan.Strategy)
 	r.Suspended, r.Deleting, r.PrimaryMissing = plan.Suspended, s.Deleting, !s.Workload.Primary.Found
@@ -60,6 +60,20 @@ func (observed *Canary) Describe(now time.Time) Release {
 	}
 	r.nameApprovals()
 	return r
+}
+
+// canaryEventBounds returns the bounds of the events of a Canary. A release that a new revision superseded, or that was canceled, has
+// no event about its end.
+func canaryEventBounds(status flaggerv1.CanaryStatus) eventBounds {
+	bounds := eventBounds{first: "New revision detected!", last: []string{"Promotion completed!", "Canary failed!"}}
+	if status.Serin != nil {
+		for _, past := range status.Serin.History {
+			if past.End != nil {
+				bounds.ends = append(bounds.ends, past.End.Time)
+			}
+		}
+	}
+	return bounds
 }
 
 // newGate formats a gate, with the receiver of its query and the action with which the user opens it.

@@ -88,7 +88,7 @@ type Release struct {
 	// PodProblems describe what prevents pods of a revision from running, one problem for each revision.
 	PodProblems []PodProblem `json:"podProblems,omitempty"`
 
-	// Events are the events of the release that Kubernetes has not deleted yet, oldest first.
+	// Events are the events of the release, and the commands that led to it, that Kubernetes has not deleted yet, oldest first.
 	Events []Event `json:"events,omitempty"`
 	// Tree is only set if it was requested.
 	Tree *Tree `json:"tree,omitempty"`
@@ -198,26 +198,12 @@ func (p PodProblem) Summary() string {
 	return text + p.Reason
 }
 
-// Event is a Kubernetes event about the release.
-type Event struct {
-	// At is the time of its last occurrence.
-	At time.Time `json:"at"`
-	// Type is Normal or Warning.
-	Type    string `json:"type"`
-	Message string `json:"message"`
-	// Count is the number of occurrences.
-	Count int `json:"count,omitempty"`
-	// ByUser is true for a command of a user.
-	ByUser bool `json:"byUser,omitempty"`
-}
-
-// newRelease returns the description of a release with the fields that its view determines. firstEvent is the prefix of the first
-// event of every release.
-func newRelease(v release.View, shared SharedObservation, firstEvent string) Release {
+// newRelease returns the description of a release with the fields that its view determines.
+func newRelease(v release.View, shared SharedObservation, bounds eventBounds) Release {
 	r := Release{
 		Phase: v.Phase, State: v.State, Result: v.Result, Message: v.Message, Since: toUTC(v.Since),
 		Weight: v.Weight, Mirrored: v.Mirrored, Revision: v.Revision, PromotedRevision: v.Promoted, PromotionFailed: v.PromotionFailed,
-		PodProblems: shared.PodProblems, Events: eventsSince(shared.Events, firstEvent), Unread: slices.Clone(shared.Unread),
+		PodProblems: shared.PodProblems, Events: eventsOfRelease(shared.Events, bounds), Unread: slices.Clone(shared.Unread),
 		approvalGates: v.ApprovalGates,
 	}
 	if v.Window != nil {
@@ -231,16 +217,6 @@ func newRelease(v release.View, shared SharedObservation, firstEvent string) Rel
 		r.NextStep = r.Steps[0].Text
 	}
 	return r
-}
-
-// eventsSince returns the events from the newest one that has the prefix, or all events if none has it.
-func eventsSince(events []Event, prefix string) []Event {
-	for i, event := range slices.Backward(events) {
-		if strings.HasPrefix(event.Message, prefix) {
-			return slices.Clone(events[i:])
-		}
-	}
-	return slices.Clone(events)
 }
 
 // missingObjectActions are the remedies for objects that a Canary names and that do not exist, by gate. The messages of these gates

@@ -55,7 +55,9 @@ func (observed *Rollout) Describe(now time.Time) Release {
 	s := observed.Snapshot
 	s.Now = now
 	v := observed.view(s)
-	r := newRelease(v, observed.SharedObservation, "Rollout not completed, started update to revision")
+	r := newRelease(v, observed.SharedObservation, eventBounds{
+		first: "Rollout not completed, started update to revision", last: []string{"Rollout completed update to revision"},
+	})
 	r.Kind, r.Name, r.Namespace, r.Target = KindRollout, s.Name, s.Namespace, targetName(s)
 	r.Provider, r.Strategy = observed.providerName(), strategyName(s.Spec)
 	r.Suspended, r.Deleting = s.Spec.Paused, observed.Object.DeletionTimestamp != nil
