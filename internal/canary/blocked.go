@@ -44,7 +44,7 @@ func blockedDecision(s Snapshot, gates release.Gates) Decision {
 // hasUnreleasedRevision reports whether the target of a release in progress has another revision than the release: it receives the
 // traffic of the release without having been analysed. The revision is unknown while the target has a problem.
 func hasUnreleasedRevision(s Snapshot) bool {
-	return IsOwnRelease(s.Status) && s.Workload.Target.Found && s.Workload.Problem == "" && s.Workload.Target.Revision != s.pinnedRevision()
+	return s.serin().Revision != "" && s.Workload.Target.Found && s.Workload.Problem == "" && s.Workload.Target.Revision != s.pinnedRevision()
 }
 
 // withBlockedCondition leaves the status unchanged except for the condition Blocked, which has the message of the first gate.

@@ -442,7 +442,8 @@ func (c *endedRuns) remnants() []oracle.Remnant {
 		if failed && r.route.canary > 0 && !byOthers {
 			out = append(out, oracle.Remnant{Release: r.Name(), What: traffic})
 		}
-		if weight := r.formerTraffic(r.IdleSince.Add(-c.Lag)); (succeeded && !r.neverStarted || failed) && weight > 0 {
+		// Only the status records the previous provider, and an old definition drops that part of it.
+		if weight := r.formerTraffic(r.IdleSince.Add(-c.Lag)); (succeeded && !r.neverStarted || failed) && weight > 0 && r.status.Serin != nil {
 			out = append(out, oracle.Remnant{Release: r.Name(), What: fmt.Sprintf("in phase %s the route of the previous provider still has %d %% of the traffic for the canary", r.phase(), weight)})
 		}
 		if s := r.canary.Status.Serin; s != nil && r.statusBySerin() && isEnded(r.phase()) && (s.Window != nil || s.DrainUntil != nil || s.Started || s.Unreachable != nil) {
