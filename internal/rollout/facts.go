@@ -15,9 +15,11 @@ import (
 // facts are the input of all stages: the snapshot with a sanitized status, and the role of each ReplicaSet. They are
 // computed once and never changed.
 type facts struct {
-	// Snapshot with a sanitized status; storedStatus is the status as it was read.
+	// Snapshot with a sanitized status, and the next revision of the new ReplicaSet; storedStatus and storedReplicaSets are as they were
+	// read.
 	Snapshot
-	storedStatus argov1.RolloutStatus
+	storedStatus      argov1.RolloutStatus
+	storedReplicaSets []ReplicaSet
 	// new is the ReplicaSet of the template, stable the one that serves users; they may be the same, or missing. others
 	// have neither role.
 	new, stable ReplicaSet
@@ -30,7 +32,7 @@ type facts struct {
 }
 
 func observeFacts(s Snapshot) facts {
-	f := facts{Snapshot: s, storedStatus: s.Status}
+	f := facts{Snapshot: s, storedStatus: s.Status, storedReplicaSets: s.ReplicaSets}
 	f.Status = sanitizeStatus(s)
 	for _, rs := range s.ReplicaSets {
 		switch {

@@ -126,7 +126,7 @@ func beforeRelease(f facts) Snapshot {
 	}
 	// The release has not started, so pods of its revision were not promoted, unless the deadline of a former revision proves it.
 	// A return to pods that remain from a lost status would otherwise skip the analyses.
-	s.ReplicaSets = slices.Clone(s.ReplicaSets)
+	s.ReplicaSets = slices.Clone(f.storedReplicaSets) // without the next revision, which the previous one would exceed
 	if i := slices.IndexFunc(s.ReplicaSets, func(rs ReplicaSet) bool { return rs.Hash == f.Hash }); i >= 0 && f.Hash != s.Hash {
 		s.ReplicaSets[i].Abandoned = s.ReplicaSets[i].Abandoned || !s.ReplicaSets[i].HasScaleDownDeadline()
 	}
