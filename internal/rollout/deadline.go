@@ -81,7 +81,7 @@ func scaleDownDelayEndsFor(f facts, s argov1.RolloutStatus, rs ReplicaSet) bool 
 // restartsDeadlineFirst reports whether retained pods remain until the status records that the deadline of the release in progress
 // starts again: only they prove that their delay has ended since the last progress, and the write of the status may fail.
 func restartsDeadlineFirst(f facts, rs ReplicaSet) bool {
-	if !f.hasDistinctStable() || f.Status.Abort || !scaleDownDelayEndsFor(f, f.Status, rs) {
+	if f.Status.Abort || !scaleDownDelayEndsFor(f, f.Status, rs) {
 		return false
 	}
 	switch conditions(f.Status.Conditions).find(argov1.RolloutProgressing).Reason {
