@@ -41,7 +41,7 @@ func (r *record) continuesBlocked() bool {
 	intent := c.Status.Serin.Intent
 	switch {
 	case isAnalysing(c.Status.Phase) && intent == "":
-		return r.route.canary > 0 && (!r.target.ready.True || reason != "Plan" && !c.Spec.SkipAnalysis)
+		return min(c.Status.CanaryWeight, r.route.canary) > 0 && (!r.target.ready.True || reason != "Plan" && !c.Spec.SkipAnalysis)
 	case isAnalysing(c.Status.Phase):
 		return intent == "rollback" || intent == "cancel"
 	default:
