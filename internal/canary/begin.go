@@ -95,12 +95,6 @@ func startGates(s Snapshot) []gate {
 	return conditions
 }
 
-// shipsUnanalyzed reports whether the user promotes the waiting revision without any analysis. Before the phase Waiting, a command
-// names the previous run, so that it could ship a revision that the user never saw.
-func shipsUnanalyzed(s Snapshot) bool {
-	return s.Status.Phase == flaggerv1.CanaryPhaseWaiting && s.hasCommand(CommandPromoteFull)
-}
-
 // approvalID identifies the approval of one revision, so that neither an answer nor a command for it applies to another revision.
 func approvalID(s Snapshot, status flaggerv1.CanaryStatus) string {
 	began := ""

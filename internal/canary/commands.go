@@ -74,3 +74,9 @@ func (s *Snapshot) approvedByCommand() bool {
 		return step == strconv.Itoa(stepOf(s.Status)) && s.Command != s.serin().Command
 	}
 }
+
+// shipsUnanalyzed reports whether the user promotes the waiting revision without any analysis. Before the phase Waiting, a command
+// names the previous run, so that it could ship a revision that the user never saw.
+func shipsUnanalyzed(s Snapshot) bool {
+	return s.Status.Phase == flaggerv1.CanaryPhaseWaiting && s.hasCommand(CommandPromoteFull)
+}

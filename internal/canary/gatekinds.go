@@ -59,6 +59,8 @@ func GateKinds() release.GateKinds {
 	suspended.Command = "resume"
 	drained := gateKind("drained", release.ByTime, sectionInitialization, sectionEnd)
 	drained.Openers = append(drained.Openers, release.ByCluster) // a router that still reports the previous route
+	route, confirmed := gateKind("route", release.ByCluster, sectionNotices, sectionStart), gateKind("route-confirmed", release.ByCluster, sectionRelease)
+	route.Openers, confirmed.Openers = append(route.Openers, release.ByUser), append(confirmed.Openers, release.ByUser) // a Gateway without a report
 	return release.GateKinds{
 		suspended,
 		gateKind("peer", release.ByUser, sectionUserAction),
@@ -77,7 +79,7 @@ func GateKinds() release.GateKinds {
 		drained,
 		ofWorkload(gateKind("apex-endpoints", release.ByCluster, sectionInitialization, sectionEnd)),
 
-		ofRoute(gateKind("route", release.ByCluster, sectionNotices, sectionStart)),
+		ofRoute(route),
 		gateKind("turn", release.ByCluster, sectionStart),
 		perRun(confirmation("confirm-rollout/HOOK", sectionStart)),
 
@@ -87,7 +89,7 @@ func GateKinds() release.GateKinds {
 		perWindow(confirmation("confirm-traffic-increase/HOOK", sectionRelease)),
 		perWindow(gateKind("rollout-asked/HOOK", release.ByAnswer, sectionRelease)),
 		gateKind("window", release.ByTime, sectionRelease),
-		ofRoute(gateKind("route-confirmed", release.ByCluster, sectionRelease)),
+		ofRoute(confirmed),
 		perWindow(gateKind("rollback/HOOK", release.ByUser, sectionRelease)),
 		perWindow(gateKind("rollout/HOOK", release.ByTime, sectionRelease)),
 		gateKind("old-samples", release.ByTime, sectionRelease),

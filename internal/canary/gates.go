@@ -91,8 +91,9 @@ func routeAccepted(s Snapshot) release.Gate {
 		return withEvent(release.NewWaitingGate("route", release.ByCluster, s.Route.Problem))
 	case !s.Route.Found:
 		return release.NewWaitingGate("route", release.ByCluster, "the route does not exist yet")
-	case s.Route.Confirmation == Unconfirmed:
-		return withEvent(release.NewWaitingGate("route", release.ByCluster, s.Route.Reason))
+	case s.Route.Confirmation == Unconfirmed && !s.Plan.SkipAnalysis && !shipsUnanalyzed(s): // otherwise the canary gets no traffic
+		opener, message := unconfirmedReason(s)
+		return withEvent(release.NewWaitingGate("route", opener, message))
 	default:
 		return release.NewPassingGate("route", fmt.Sprintf("canary receives %d%% of the traffic", s.Route.Canary))
 	}
@@ -131,9 +132,24 @@ func windowElapsed(s Snapshot) release.Gate {
 // routeConfirmed delays the evaluation of a window during which the router did not serve the weight yet.
 func routeConfirmed(s Snapshot) release.Gate {
 	if s.Plan.HasRouter && s.Route.Confirmation == Unconfirmed {
-		return release.NewWaitingGate("route-confirmed", release.ByCluster, s.Route.Reason)
+		opener, message := unconfirmedReason(s)
+		return release.NewWaitingGate("route-confirmed", opener, message)
 	}
 	return release.NewPassingGate("route-confirmed", "")
+}
+
+// unconfirmedReason returns why the router has not applied the route, and who can end the wait. If no controller has reported on a
+// Gateway in time, the user has to act.
+func unconfirmedReason(s Snapshot) (opener release.Opener, message string) {
+	overdue, due := s.isReportOverdue()
+	switch {
+	case overdue:
+		return release.ByUser, s.Route.Unreported.Message
+	case !due.IsZero():
+		return release.ByCluster, "waiting for the report of a controller: " + s.Route.Reason
+	default:
+		return release.ByCluster, s.Route.Reason
+	}
 }
 
 // drainElapsed delays the scale-down of pods that have just lost their traffic, so that requests in flight are completed and
@@ -162,7 +178,8 @@ func drainElapsed(s Snapshot) release.Gate {
 		return release.NewTimedGate("drained", until, "until "+until.UTC().Format(time.TimeOnly))
 	}
 	// While the router reports that it still serves the previous route, the pods remain, but not indefinitely.
-	if latest := until.Add(s.Plan.Deadline); s.Plan.HasRouter && s.Route.Confirmation == Unconfirmed && s.Now.Before(latest) {
+	_, unreported := s.isReportOverdue()
+	if latest := until.Add(s.Plan.Deadline); s.Plan.HasRouter && s.Route.Confirmation == Unconfirmed && unreported.IsZero() && s.Now.Before(latest) {
 		g := release.NewWaitingGate("drained", release.ByCluster, s.Route.Reason)
 		g.Until = latest
 		return g

@@ -16,14 +16,11 @@ const noDataMessage = "no values found"
 func noDataCause(s Snapshot, answer release.Answer) string {
 	primaryData, _ := answer.Detail.(PrimaryData)
 	service, endpoints := s.Plan.serviceName("canary"), s.Workload.Target.Endpoints
-	route, _ := unreportedNotice(s)
 	switch {
 	case endpoints.Unknown == "" && endpoints.NoService:
 		return "Service " + service + " does not exist"
 	case endpoints.Unknown == "" && endpoints.Ready == 0:
 		return "Service " + service + " has no endpoints, so no request reaches the canary"
-	case len(route) > 0:
-		return route[0].Message
 	case primaryData == PrimaryHasData && s.servesNoUsers():
 		return fmt.Sprintf("the same query has data for %s-primary, and the canary receives no requests from users in this step: %s", s.Plan.Target, loadAdvice(s))
 	case primaryData == PrimaryHasData:

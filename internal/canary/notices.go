@@ -2,7 +2,6 @@ package canary
 
 import (
 	"slices"
-	"time"
 
 	"github.com/serin-dev/serin/internal/release"
 )
@@ -12,9 +11,6 @@ import (
 
 // NoAnalysisMessage is the message about a Canary without spec.analysis.
 const NoAnalysisMessage = "no spec.analysis: new versions are promoted as soon as their pods are ready"
-
-// UnreportedAfter is how long a router may take to report on a route before that is a notice.
-const UnreportedAfter = 30 * time.Second
 
 // withNotices adds the notices to a decision.
 func withNotices(s Snapshot, d Decision) Decision {
@@ -30,15 +26,21 @@ func withNotices(s Snapshot, d Decision) Decision {
 	for _, message := range s.MissingAlertProviders {
 		all = append(all, noticeWithEvent("references", message))
 	}
-	unreported, due := unreportedNotice(s)
-	all = append(all, unreported...)
-	d = wakeNoLaterThan(d, due)
+	overdue, due := s.isReportOverdue()
+	if overdue {
+		all = append(all, noticeWithEvent("route", s.Route.Unreported.Message))
+	} else {
+		d = wakeNoLaterThan(d, due)
+	}
 	if len(all) == 0 {
 		return d
 	}
-	d.Gates = slices.Concat(d.Gates, all)
-	d.Events = slices.Clone(d.Events)
+	d.Gates, d.Events = slices.Clone(d.Gates), slices.Clone(d.Events)
 	for _, notice := range all {
+		waiting := slices.ContainsFunc(d.Gates, func(g release.Gate) bool { return g.Verdict == release.Wait && g.Message == notice.Message })
+		if !waiting { // otherwise a gate of the release waits for the same
+			d.Gates = append(d.Gates, notice)
+		}
 		d.Events = append(d.Events, notice.Events...)
 	}
 	return d
@@ -63,19 +65,6 @@ func (p *Plan) SettingWarnings() []string {
 	default:
 		return p.Warnings
 	}
-}
-
-// unreportedNotice is the notice about a parent of the route that no router has reported on. It never delays a release: a
-// router that routes the traffic without a report must not stop it. due is the time of the notice; zero: it is due, or there is
-// none.
-func unreportedNotice(s Snapshot) (notice release.Gates, due time.Time) {
-	if !s.Plan.HasRouter || s.Route.Unreported.Message == "" {
-		return nil, time.Time{}
-	}
-	if due := s.clampToNow(s.Route.Unreported.Since).Add(UnreportedAfter); s.Now.Before(due) {
-		return nil, due
-	}
-	return release.Gates{noticeWithEvent("route", s.Route.Unreported.Message)}, time.Time{}
 }
 
 // noticeWithEvent is a notice that an event on the Canary reports once.

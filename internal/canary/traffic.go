@@ -2,6 +2,7 @@ package canary
 
 import (
 	"strings"
+	"time"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/release"
@@ -104,4 +105,17 @@ func (s *Snapshot) routingProvider() string {
 		return ""
 	}
 	return parts[1]
+}
+
+// UnreportedAfter is how long a controller may take to report on a Gateway of a route before the user has to act.
+const UnreportedAfter = 30 * time.Second
+
+// isReportOverdue reports whether a controller has had enough time to report on a Gateway of the route, and when it has had it; zero:
+// there is no Gateway without a report.
+func (s *Snapshot) isReportOverdue() (overdue bool, due time.Time) {
+	if !s.Plan.HasRouter || s.Route.Unreported.Message == "" {
+		return false, time.Time{}
+	}
+	due = s.clampToNow(s.Route.Unreported.Since).Add(UnreportedAfter)
+	return !s.Now.Before(due), due
 }

@@ -25,10 +25,15 @@ func evaluateWindow(s Snapshot, effects []release.Effect) Decision {
 	for i, hook := range rollout {
 		conditions = append(conditions, rolloutHookQueried(hook, rollout[:i]))
 	}
-	conditions = append(conditions, windowElapsed, routeConfirmed)
+	conditions = append(conditions, windowElapsed)
 	for _, hook := range s.Plan.hooksOfType(flaggerv1.RollbackHook) {
-		conditions = append(conditions, rollbackRequested(hook, s.currentWindow().attempt(), end))
+		if unconfirmed { // the window may not end for long
+			conditions = append(conditions, rollbackRequestPolled(hook, unconfirmedAttempt))
+		} else {
+			conditions = append(conditions, rollbackRequested(hook, s.currentWindow().attempt(), end))
+		}
 	}
+	conditions = append(conditions, routeConfirmed)
 	for _, hook := range rollout {
 		conditions = append(conditions, rolloutHookPassed(hook))
 	}
@@ -61,10 +66,15 @@ func evaluateWindow(s Snapshot, effects []release.Effect) Decision {
 		return recordProviderUnreachable(s, gates, effects)
 	case first.Opener == release.ByUser && (isHookGate(first, flaggerv1.ConfirmTrafficIncreaseHook) || isHookGate(first, flaggerv1.ConfirmPromotionHook)):
 		return reopenWindowUntilApproved(s, gates, effects)
+	case first.Name == "route-confirmed":
+		return wakeNoLaterThan(keepStatus(s, gates, effects...), nextRollbackPoll(s, unconfirmedAttempt))
 	default:
 		return keepStatus(s, gates, effects...)
 	}
 }
+
+// unconfirmedAttempt identifies the calls of rollback webhooks while a window waits for the router.
+const unconfirmedAttempt = "unconfirmed"
 
 // nextStepApprovalGates are the gates of webhooks that must approve the step after the open window.
 func nextStepApprovalGates(s Snapshot) []gate {

@@ -212,7 +212,9 @@ func (w *world) snapshot() canary.Snapshot {
 		s.Route = *route
 		s.Route.OtherMatches = route.Canary > 0 && w.matched[s.Plan.Provider] != (s.Plan.Strategy == canary.ABTesting)
 	}
-	s.Route.Unreported = w.unreported
+	if s.Route.Unreported = w.unreported; w.unreported.Message != "" {
+		s.Route.Confirmation, s.Route.Reason = canary.Unconfirmed, w.unreported.Message
+	}
 	for i, copy := range []*canary.WorkloadState{&s.Workload.Target, &s.Workload.Primary} {
 		w.track[i] = w.track[i].Observe(*copy, w.now)
 		copy.Track = w.track[i]

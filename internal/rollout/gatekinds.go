@@ -51,7 +51,7 @@ func GateKinds() release.GateKinds {
 		gateKind("pods", byCluster),
 		gateKind("canary-capacity", byCluster),
 		gateKind("stable-capacity", byCluster),
-		gateKind(GateRouteConfirmed, byCluster),
+		gateKind(GateRouteConfirmed, byCluster, byUser),
 		gateKind("route", byCluster),
 		gateKind("canary-endpoints", byCluster),
 		gateKind("stable-endpoints", byCluster),

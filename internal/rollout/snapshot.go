@@ -142,6 +142,9 @@ type Route struct {
 	Confirmed *bool
 	// UnconfirmedReason explains why Confirmed is false.
 	UnconfirmedReason string
+	// Unreported is the message about a Gateway about which no controller has reported: the steps wait for the report; empty: there is
+	// none.
+	Unreported string
 	// HasCanaryWeight is true if a route has a weight for the side of the new revision, whichever controller set it.
 	HasCanaryWeight bool
 	// ManagedRoutes are the names of the existing managed routes.

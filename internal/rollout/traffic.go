@@ -414,6 +414,9 @@ func confirmWeights(f facts, t trafficPlan) trafficPlan {
 		}
 		gate := awaitRouter(f, release.NewWaitingGate(GateRouteConfirmed, release.ByCluster, textWeightNotApplied), reason)
 		t.gates, t.routerGate = append(t.gates, gate), &gate
+	} else if f.Route.Unreported != "" && f.hasDistinctStable() && !f.Status.Abort {
+		gate := release.NewWaitingGate(GateRouteConfirmed, release.ByUser, f.Route.Unreported)
+		t.gates, t.routerGate = append(t.gates, gate), &gate
 	}
 	recordedWeights.Verified = t.plugins.verified(recordedWeights.Verified, previous, unchanged)
 	t = t.withRouterPlugins()

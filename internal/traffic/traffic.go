@@ -33,7 +33,7 @@ type Observed struct {
 	Confirmed Confirmation
 	// Reason why the route is not confirmed, for users; empty unless Confirmed is ConfirmedNo.
 	Reason string
-	// Unreported is a parent of a Canary's route about which no router has reported; nil: there is none.
+	// Unreported is a Gateway of the route about which no controller has reported; nil: there is none.
 	Unreported *UnreportedParent
 	// ManagedRoutes are the names of the existing managed routes of a Rollout, whatever they contain.
 	ManagedRoutes []string

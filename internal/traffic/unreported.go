@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// UnreportedParent is a parent of a route, such as a Gateway, about which no router has reported in the status of the route. That
-// is no proof: a router may serve the route without a report.
+// UnreportedParent is a Gateway about which no controller has reported in the status of a route: the Gateway does not exist, or no
+// controller serves it.
 type UnreportedParent struct {
 	Route, Parent Ref
 	// Field is the field of the spec that names the parent.

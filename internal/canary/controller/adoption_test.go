@@ -143,6 +143,7 @@ func startSerin(t *testing.T, objects []client.Object, now time.Time) *migration
 	m := &migration{t: t, clock: clocktesting.NewFakeClock(now), specs: map[string]appsv1.DeploymentSpec{}}
 	m.client = fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithStatusSubresource(&flaggerv1.Canary{}).Build()
 	m.runKubelet()
+	m.runGateway()
 	m.restart()
 	return m
 }
@@ -225,6 +226,37 @@ func (m *migration) runKubelet() (changed bool) {
 	return changed
 }
 
+// runGateway reports on routes, as the controller of a Gateway does.
+func (m *migration) runGateway() (changed bool) {
+	m.t.Helper()
+	var list unstructured.UnstructuredList
+	list.SetGroupVersionKind(httpRoute)
+	if err := m.client.List(m.t.Context(), &list); err != nil {
+		m.t.Fatal(err)
+	}
+	for i := range list.Items {
+		route := &list.Items[i]
+		parents, _, _ := unstructured.NestedSlice(route.Object, "spec", "parentRefs")
+		if reports, _, _ := unstructured.NestedSlice(route.Object, "status", "parents"); len(reports) == len(parents) {
+			continue
+		}
+		reports := make([]any, 0, len(parents))
+		for _, parent := range parents {
+			reports = append(reports, map[string]any{"parentRef": parent, "controllerName": "example.com/gateway", "conditions": []any{
+				map[string]any{"type": "Accepted", "status": "True", "reason": "Accepted", "message": "", "observedGeneration": route.GetGeneration()},
+			}})
+		}
+		if err := unstructured.SetNestedSlice(route.Object, reports, "status", "parents"); err != nil {
+			m.t.Fatal(err)
+		}
+		if err := m.client.Update(m.t.Context(), route); err != nil {
+			m.t.Fatal(err)
+		}
+		changed = true
+	}
+	return changed
+}
+
 // run reconciles until there is nothing to wait for, or as many times as given.
 func (m *migration) run(limit int) {
 	m.t.Helper()
@@ -235,7 +267,7 @@ func (m *migration) run(limit int) {
 			m.t.Fatal(err)
 		}
 		switch {
-		case m.runKubelet(), m.canary().ResourceVersion != before: // a watch notifies of the change
+		case m.runKubelet(), m.runGateway(), m.canary().ResourceVersion != before: // a watch notifies of the change
 		case result.RequeueAfter > 0:
 			m.clock.Step(result.RequeueAfter)
 		default:

@@ -286,7 +286,7 @@ func objectName(namespace, name string) string {
 }
 
 // DelayingGates returns those of some gates that users plan with: those that time, an answer or a user opens. The others wait for
-// the cluster, such as for ready pods, in every step.
+// the cluster in every step, such as for ready pods and for the router, although a user may have to help.
 func (p *Plan) DelayingGates(gates []string) []string {
 	kinds := canary.GateKinds()
 	if p.Kind == argov1.RolloutKind {
@@ -296,8 +296,9 @@ func (p *Plan) DelayingGates(gates []string) []string {
 	for _, gate := range gates {
 		kind := kinds.Of(gate)
 		byCluster := kind.Name != "" && !slices.ContainsFunc(kind.Openers, func(o release.Opener) bool { return o != release.ByCluster })
+		byRouter := gate == "route" || gate == rollout.GateRouteConfirmed
 		// The answer of a rollout webhook is evaluated by another gate, at the end of the window.
-		if !byCluster && !strings.HasPrefix(gate, "rollout-asked/") && gate != "old-samples" {
+		if !byCluster && !byRouter && !strings.HasPrefix(gate, "rollout-asked/") && gate != "old-samples" {
 			out = append(out, gate)
 		}
 	}

@@ -82,6 +82,9 @@ func (o *Observer) observeRoute(ctx context.Context, s *observation) error {
 		s.snapshot.Route.CanaryHash = cmp.Or(s.snapshot.Route.CanaryHash, observed.CanaryHash)
 		s.snapshot.Route.StableHash = cmp.Or(s.snapshot.Route.StableHash, observed.StableHash)
 		s.forwards = append(s.forwards, observed.Forwards...)
+		if observed.Unreported != nil {
+			s.snapshot.Route.Unreported = observed.Unreported.Message()
+		}
 		if verified := router.Verified(target, observed); verified != nil && (s.snapshot.Route.Confirmed == nil || !*verified) {
 			s.snapshot.Route.Confirmed, s.snapshot.Route.UnconfirmedReason = verified, observed.Reason
 		}

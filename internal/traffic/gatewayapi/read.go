@@ -47,8 +47,7 @@ func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Obse
 	if err != nil {
 		return out, err
 	}
-	out.Confirmed, out.Reason = route.confirmed(ref, obj)
-	out.Unreported = route.unreported(ref, obj)
+	out.Confirmed, out.Reason, out.Unreported = route.confirmed(ref, obj)
 	return out, nil
 }
 
@@ -98,9 +97,10 @@ func parentsOf(ref traffic.Ref, obj *unstructured.Unstructured) (routeParents, e
 	return route, nil
 }
 
-// confirmed reports whether every parent accepted the current generation of the route. If one of them reports nothing (a mesh
-// without reports, or a gateway that has not processed it yet), the result is CannotTell.
-func (route routeParents) confirmed(ref traffic.Ref, obj *unstructured.Unstructured) (traffic.Confirmation, string) {
+// confirmed reports whether every parent accepted the current generation of the route, and a Gateway that prevents this because no
+// controller has reported on it: the Gateway API requires controllers to report. Other kinds of parents are those of meshes, which may
+// report nothing: the result is then CannotTell.
+func (route routeParents) confirmed(ref traffic.Ref, obj *unstructured.Unstructured) (traffic.Confirmation, string, *traffic.UnreportedParent) {
 	all := len(route.Spec.ParentRefs) > 0
 	for _, parent := range route.Spec.ParentRefs {
 		accepted := false
@@ -115,20 +115,24 @@ func (route routeParents) confirmed(ref traffic.Ref, obj *unstructured.Unstructu
 			if condition.Status != metav1.ConditionTrue || condition.ObservedGeneration < obj.GetGeneration() {
 				return traffic.ConfirmedNo, fmt.Sprintf(
 					"%s parent %s is not ready (status: %s, observed generation: %d, current generation: %d)",
-					ref, parent.Name, condition.Status, condition.ObservedGeneration, obj.GetGeneration())
+					ref, parent.Name, condition.Status, condition.ObservedGeneration, obj.GetGeneration()), nil
 			}
 			accepted = true
 		}
 		all = all && accepted
 	}
-	if !all {
-		return traffic.CannotTell, ""
+	switch unreported := route.unreported(ref, obj); {
+	case unreported != nil:
+		return traffic.ConfirmedNo, unreported.Message(), unreported
+	case !all:
+		return traffic.CannotTell, "", nil
+	default:
+		return traffic.ConfirmedYes, "", nil
 	}
-	return traffic.ConfirmedYes, ""
 }
 
 // unreported returns the first Gateway about which the status contains nothing; nil: there is none. A report about another
-// listener or port of the Gateway counts. Other kinds of parents are those of meshes, which may report nothing.
+// listener or port of the Gateway counts.
 func (route routeParents) unreported(ref traffic.Ref, obj *unstructured.Unstructured) *traffic.UnreportedParent {
 	reported := map[parentKey]bool{}
 	for _, status := range route.Status.Parents {

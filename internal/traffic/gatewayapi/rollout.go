@@ -359,7 +359,10 @@ func readRoute(t traffic.Target, x traffic.Lookup, out *traffic.Observed) error 
 	if err != nil {
 		return err
 	}
-	confirmation, reason := parents.confirmed(x.Ref, x.Object)
+	confirmation, reason, unreported := parents.confirmed(x.Ref, x.Object)
+	if unreported != nil { // pods are removed and releases are promoted as if it had applied the route
+		confirmation, reason, out.Unreported = traffic.CannotTell, "", unreported
+	}
 	if out.Confirmed != traffic.ConfirmedNo && confirmation != traffic.ConfirmedYes {
 		out.Confirmed, out.Reason = confirmation, reason
 	}

@@ -159,3 +159,13 @@ func manifests(files []string, fill func(string) string) ([]*unstructured.Unstru
 	}
 	return out, nil
 }
+
+// reportsOnRoutes reports whether steps of the case write the reports of a gateway.
+func (c *caseFile) reportsOnRoutes() bool {
+	for _, s := range c.Steps {
+		if s.Patch != nil && strings.HasPrefix(s.Patch.Object, "httproutes.") && s.Patch.Subresource == "status" {
+			return true
+		}
+	}
+	return false
+}

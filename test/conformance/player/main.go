@@ -142,6 +142,9 @@ func run(args []string) {
 				go r.knative(ctx, c.name)
 			}
 		}
+		if !c.reportsOnRoutes() {
+			go r.gateway(ctx, c.name)
+		}
 	}
 	ctl := &controller{command: *command, flags: flags, base: "http://" + *addr, logFile: *logFile}
 	if err := ctl.start(); err != nil {

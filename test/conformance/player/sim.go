@@ -71,6 +71,36 @@ func (r *runner) knative(ctx context.Context, ns string) {
 	}
 }
 
+// gateway simulates the controller of Gateways for one namespace: it accepts each HTTPRoute. Flagger does not wait for that, so no case
+// has recorded it; Serin does.
+func (r *runner) gateway(ctx context.Context, ns string) {
+	routes := schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "httproutes"}
+	for ctx.Err() == nil {
+		time.Sleep(300 * time.Millisecond)
+		l, err := r.dyn.Resource(routes).Namespace(ns).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			continue
+		}
+		for _, u := range l.Items {
+			refs, _, _ := unstructured.NestedSlice(u.Object, "spec", "parentRefs")
+			if reports, _, _ := unstructured.NestedSlice(u.Object, "status", "parents"); len(reports) > 0 {
+				continue
+			}
+			reports := make([]any, 0, len(refs))
+			for _, ref := range refs {
+				reports = append(reports, map[string]any{"controllerName": "example.com/gw", "parentRef": ref, "conditions": []any{map[string]any{
+					"type": "Accepted", "status": "True", "reason": "Accepted", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
+					"observedGeneration": 1 << 20, // this and each later generation
+				}}})
+			}
+			body := mustJSON(map[string]any{"status": map[string]any{"parents": reports}})
+			if _, err := r.dyn.Resource(routes).Namespace(ns).Patch(ctx, u.GetName(), types.MergePatchType, []byte(body), metav1.PatchOptions{FieldManager: "case"}, "status"); err != nil && ctx.Err() == nil {
+				log.Printf("gateway: %v", err)
+			}
+		}
+	}
+}
+
 func revName(service string, n int) string { return service + "-0000" + string(rune('0'+n)) }
 
 func images(tpl map[string]any) string {

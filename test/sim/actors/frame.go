@@ -97,6 +97,9 @@ func NewFrame[R AnyRelease](w *sim.World, scripted bool) Frame[R] {
 // Begin adds the gateway and the trace to the world, and lets users observe its events.
 func (f *Frame[R]) Begin(observe func(event any)) {
 	f.Gateway = cluster.NewGateway(f.World, f.Cluster, f.routes)
+	if f.Scripted {
+		f.Gateway.EnableReports()
+	}
 	TraceWrites(f.World, f.DescribeWrite)
 	f.World.Subscribe(observe)
 }

@@ -51,7 +51,7 @@ var Invariants = []oracle.Invariant{
 	{Number: "I38", Text: "a process writes nothing, and sends no query, after another one has taken over, however long it was suspended"},
 	{Number: "I41", Text: "the status records each release that ended, once, with its result and the cause of a failure, and no record changes"},
 	{Number: "I42", Text: "the status reports an alert provider that does not exist, until it does"},
-	{Number: "I47", Text: "a release does not advance while a router reports that it has not applied the route, and continues once it has; an abort does not wait for that"},
+	{Number: "I47", Text: "a release does not advance until the router of a Gateway reports that it has applied the route, and continues once it has; an abort does not wait for that"},
 	{Number: "I48", Text: "the status reports a Gateway that no controller reports on, until one does"},
 }
 

@@ -89,7 +89,7 @@ func (l *ledger) unreportedGateways() {
 		}
 		parents, _, _ := unstructured.NestedSlice(route.Content(), "status", "parents")
 		named := slices.ContainsFunc(r.status.Serin.Gates, func(g flaggerv1.GateStatus) bool {
-			return g.Name == "route" && strings.Contains(g.Message, "no controller has reported")
+			return slices.Contains([]string{"route", "route-confirmed"}, g.Name) && strings.Contains(g.Message, "no controller has reported")
 		})
 		if unreported := len(parents) == 0; unreported != named {
 			l.Violate("I48", r.Name(), "no controller reports on its route: %t; the status reports that: %t", unreported, named)

@@ -84,7 +84,7 @@ func (k *Canaries) isExplained(c *flaggerv1.Canary) bool {
 		retried := strings.HasPrefix(blockedReason(c), "Refused") && k.isRequeued(c)
 		return !retried
 	}
-	if k.cannotReturn(c) {
+	if k.cannotReturn(c) || k.lacksReport(c) {
 		return true
 	}
 	// When the status is written, a polled gate is either being queried or waits for its next query.
@@ -101,6 +101,14 @@ func (k *Canaries) cannotReturn(c *flaggerv1.Canary) bool {
 	}
 	gate := firstUnmetGate(c, "")
 	return deadlineExceeded(primary) && gate != nil && slices.Contains([]string{"primary-serves", "primary-restored"}, gate.Name)
+}
+
+// lacksReport reports whether a release waits for the report of a gateway that never reports, or that knows only the route of the first
+// provider.
+func (k *Canaries) lacksReport(c *flaggerv1.Canary) bool {
+	gate, r := firstUnmetGate(c, ""), k.releaseOf(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
+	waits := gate != nil && slices.Contains([]string{"route", "route-confirmed"}, gate.Name) && release.Opener(gate.Opener) == release.ByUser
+	return waits && (!k.Gateway.ReportsRoutes() || r != nil && r.Provider != actors.GatewayAPI)
 }
 
 // waitsFor reports whether the first gate in the status that has not passed is opened by one of the given openers.

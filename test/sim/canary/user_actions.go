@@ -275,9 +275,10 @@ func (u *users) writeInvalidStatus(r *Release, s *sim.Stream) {
 	})
 }
 
-// writeStatusAsFlagger writes the status as a controller without Serin's fields would.
+// writeStatusAsFlagger writes the status as a controller without Serin's fields would, but not while only these fields record which
+// provider routes.
 func (u *users) writeStatusAsFlagger(r *Release, _ *sim.Stream) {
-	if c := u.storedCanary(r.Key); c != nil && c.Status.Serin != nil {
+	if c := u.storedCanary(r.Key); c != nil && c.Status.Serin != nil && !retainsRoute(c) {
 		u.writeStatus(r, "let another controller write the status", func(status *flaggerv1.CanaryStatus) {
 			if status.Serin = nil; flaggerv1.HasEncodedState(*status) { // Flagger retains the conditions of a phase, and writes the time
 				status.LastTransitionTime = metav1.NewTime(u.World.Now().Truncate(time.Second))

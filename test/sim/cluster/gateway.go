@@ -35,10 +35,10 @@ type Gateway struct {
 	cluster  *Cluster
 	routes   func() []Route
 	replicas []*replica
-	// writesStatus means that routes of the Gateway API receive a status.
-	writesStatus bool
-	draws        *sim.Stream
-	writer       client.Client
+	// writesStatus means that routes of Contour and Consul receive a status, reportsRoutes that those of the Gateway API do.
+	writesStatus, reportsRoutes bool
+	draws                       *sim.Stream
+	writer                      client.Client
 	// routeWritten is when the route of a release was last written.
 	routeWritten map[types.NamespacedName]time.Time
 	silence      silence
@@ -72,7 +72,7 @@ func NewGateway(w *sim.World, c *Cluster, routes func() []Route) *Gateway {
 		world: w, cluster: c, routes: routes, draws: w.Draws.Stream("gateway"), writer: w.Server.Client("gateway"),
 		routeWritten: map[types.NamespacedName]time.Time{},
 	}
-	g.writesStatus = g.draws.Chance(0.7)
+	g.writesStatus, g.reportsRoutes = g.draws.Chance(0.7), g.draws.Chance(0.9)
 	for i := range gatewayReplicas {
 		g.replicas = append(g.replicas, &replica{
 			index: i, draws: w.Draws.Stream(fmt.Sprintf("gateway/%d", i)), views: map[types.NamespacedName]*view{},
@@ -519,7 +519,14 @@ func (g *Gateway) rejectFirst(e *store.Event) {
 
 // reports reports whether a change of a route changes its status.
 func (g *Gateway) reports(e *store.Event) bool {
-	return g.writesStatus && e.Type != store.Deleted && slices.Contains([]schema.GroupKind{HTTPRouteKind, HTTPProxyKind, ServiceSplitterKind}, e.Kind)
+	switch e.Kind {
+	case HTTPRouteKind:
+		return g.reportsRoutes && e.Type != store.Deleted
+	case HTTPProxyKind, ServiceSplitterKind:
+		return g.writesStatus && e.Type != store.Deleted
+	default:
+		return false
+	}
 }
 
 // writeStatus writes whether a generation of a route is accepted, unless a newer one is being delivered.

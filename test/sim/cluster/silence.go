@@ -68,14 +68,17 @@ func (g *Gateway) scheduleSilences() {
 
 // startSilence starts the scheduled silence, if there is one.
 func (g *Gateway) startSilence() {
-	if start := g.silence.next; start != nil && g.writesStatus && g.silence.mode == NotSilent && g.world.Faults.Has(SilentGateways) {
+	if start := g.silence.next; start != nil && g.reportsRoutes && g.silence.mode == NotSilent && g.world.Faults.Has(SilentGateways) {
 		g.silence.next = nil
 		start()
 	}
 }
 
-// EnableReports makes the gateways of a story report on routes.
-func (g *Gateway) EnableReports() { g.writesStatus = true }
+// EnableReports makes gateways report on routes.
+func (g *Gateway) EnableReports() { g.reportsRoutes = true }
+
+// ReportsRoutes reports whether gateways report on routes, except during a silence.
+func (g *Gateway) ReportsRoutes() bool { return g.reportsRoutes }
 
 // FallSilent starts a silence.
 func (g *Gateway) FallSilent(mode SilenceMode) {

@@ -473,7 +473,7 @@ var Canaries = []Mutant{
 	{
 		"a Gateway without a report that is not noticed",
 		"I48",
-		"internal/canary/notices.go",
+		"internal/canary/traffic.go",
 		"s.Route.Unreported.Message == \"\" {", "s.Route.Unreported.Message != \"\" {", 1,
 	},
 }

@@ -14,12 +14,16 @@ import (
 type RoutedAdvance struct {
 	Release, Process, What string
 	Route                  ObjectKey
+	// IgnoresSilence means that the step waits only for a router that has reported.
+	IgnoresSilence bool
 }
 
 // Resumption is a write by which a release continues that waited for the report of a router.
 type Resumption struct {
 	Release string
 	Route   ObjectKey
+	// Began is when it began to wait; zero: before the router applied the route.
+	Began time.Time
 }
 
 // RouteReports is I47 as far as it is the same for every API: a release does not advance while a router reports that it has not
@@ -31,8 +35,9 @@ type RouteReports struct {
 	Kind      schema.GroupKind
 	Advances  func(event any) []RoutedAdvance
 	Resumed   func(event any) []Resumption
-	unapplied map[ObjectKey]time.Time // since when a router reports that it has not applied the route
-	applied   map[ObjectKey]time.Time // since when no router does
+	unapplied map[ObjectKey]time.Time // since when no router reports that it has applied the route
+	applied   map[ObjectKey]time.Time // since when one does
+	silent    map[ObjectKey]bool      // no router has reported at all
 	// disturbed are the times of all faults and actions of users, of which the first occurred have been recorded.
 	disturbed []time.Time
 	occurred  int
@@ -51,12 +56,15 @@ func (c *RouteReports) Observe(event any) {
 	}
 	for _, a := range c.Advances(event) {
 		since, unapplied := c.unapplied[a.Route]
-		if unapplied && since.Before(c.OldestView()) && !c.JustStarted(a.Process) {
-			c.Violate("I47", a.Release, "%s, although its router has reported for %s that it has not applied the route", a.What, c.Now().Sub(since))
+		if ignored := a.IgnoresSilence && c.silent[a.Route]; unapplied && !ignored && since.Before(c.OldestView()) && !c.JustStarted(a.Process) {
+			c.Violate("I47", a.Release, "%s, although no router has reported for %s that it has applied the route", a.What, c.Now().Sub(since))
 		}
 	}
 	for _, r := range c.Resumed(event) {
 		since, applied := c.applied[r.Route]
+		if r.Began.After(since) {
+			since = r.Began
+		}
 		if applied && c.Undisturbed(since) && c.Now().Sub(since) > c.Lag {
 			c.Violate("I47", r.Release, "it continued only %s after its router had reported the route as applied", c.Now().Sub(since))
 		}
@@ -76,15 +84,17 @@ func (c *RouteReports) Undisturbed(since time.Time) bool {
 // recordReport records what the routers report after a write of a route.
 func (c *RouteReports) recordReport(w Write) {
 	if c.unapplied == nil {
-		c.unapplied, c.applied = map[ObjectKey]time.Time{}, map[ObjectKey]time.Time{}
+		c.unapplied, c.applied, c.silent = map[ObjectKey]time.Time{}, map[ObjectKey]time.Time{}, map[ObjectKey]bool{}
 	}
 	key := KeyOf(w.Kind, w.Key)
+	wasSilent := c.silent[key]
+	c.silent[key] = w.Type != store.Deleted && len(reportsOn(w.New)) == 0
 	switch _, was := c.unapplied[key]; {
 	case w.Type == store.Deleted:
 		delete(c.unapplied, key)
 		delete(c.applied, key)
 	case !reportsUnapplied(w.New):
-		if delete(c.unapplied, key); was {
+		if delete(c.unapplied, key); was && !wasSilent { // before its first report, a release may wait for other conditions
 			c.applied[key] = c.Now()
 		}
 	case !was:
@@ -93,9 +103,12 @@ func (c *RouteReports) recordReport(w Write) {
 	}
 }
 
-// reportsUnapplied reports whether a router reports on a route, and not that it has applied the current generation.
+// reportsUnapplied reports whether no router reports that it has applied the current generation of a route.
 func reportsUnapplied(v *store.Version) bool {
-	parents, _, _ := unstructured.NestedSlice(v.Content(), "status", "parents")
+	parents := reportsOn(v)
+	if len(parents) == 0 {
+		return true
+	}
 	for _, parent := range parents {
 		conditions, _, _ := unstructured.NestedSlice(map[string]any{"parent": parent}, "parent", "conditions")
 		for _, of := range conditions {
@@ -107,4 +120,10 @@ func reportsUnapplied(v *store.Version) bool {
 		}
 	}
 	return false
+}
+
+// reportsOn returns what routers report on a route, for each of its parents.
+func reportsOn(v *store.Version) []any {
+	parents, _, _ := unstructured.NestedSlice(v.Content(), "status", "parents")
+	return parents
 }

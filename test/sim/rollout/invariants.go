@@ -47,7 +47,7 @@ var Invariants = []oracle.Invariant{
 	{Number: "I44", Text: "a measurement by a plugin has the phase that the plugin returned, an error without a valid one, and is resumed no earlier than the plugin requested"},
 	{Number: "I45", Text: "the last pods of a revision are removed only while the router plugin sends no requests to it"},
 	{Number: "I46", Text: "a router plugin is called for the route in the status, never for an earlier one after a later one, and the number of a route identifies it"},
-	{Number: "I47", Text: "a release does not advance while a router reports that it has not applied the route, and continues once it has"},
+	{Number: "I47", Text: "a release does not advance until the router of a Gateway reports that it has applied the route, and continues once it has"},
 	{Number: "I49", Text: "a weight of a step with a background analysis is analysed, also if its AnalysisTemplate cannot be read for a while"},
 }
 

@@ -2,6 +2,9 @@ package rollout
 
 import (
 	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim/cluster"
@@ -10,12 +13,16 @@ import (
 
 // newRouteReports returns the checker of I47.
 func newRouteReports(l *ledger) *oracle.RouteReports {
-	c := &confirmedWeights{l}
+	c := &confirmedWeights{ledger: l, waiting: map[types.NamespacedName]time.Time{}}
 	return &oracle.RouteReports{Ledger: l.Ledger, Kind: cluster.HTTPRouteKind, Advances: c.advances, Resumed: c.resumed}
 }
 
 // confirmedWeights are the steps that wait until the router has applied their weight, for I47.
-type confirmedWeights struct{ *ledger }
+type confirmedWeights struct {
+	*ledger
+
+	waiting map[types.NamespacedName]time.Time // since when a status waits for the report of a router
+}
 
 // advances returns the completed weights of steps, and the promotions.
 func (c *confirmedWeights) advances(event any) []oracle.RoutedAdvance {
@@ -28,7 +35,7 @@ func (c *confirmedWeights) advances(event any) []oracle.RoutedAdvance {
 	steps, index := h.Record.object.Spec.Strategy.Canary.Steps, before.CurrentStepIndex
 	switch {
 	case before.StableRS != after.StableRS && after.StableRS == h.Record.run.hash:
-		advance.What = after.StableRS + " was promoted"
+		advance.What, advance.IgnoresSilence = after.StableRS+" was promoted", true
 	case index != nil && after.CurrentStepIndex != nil && *after.CurrentStepIndex > *index && int(*index) < len(steps) && steps[*index].SetWeight != nil:
 		advance.What = fmt.Sprintf("the weight of step %d was completed", *index)
 	default:
@@ -50,10 +57,15 @@ func (c *confirmedWeights) advancesByPlan(h rolloutWritten) bool {
 // resumed returns the writes that record that the router has applied a weight.
 func (c *confirmedWeights) resumed(event any) []oracle.Resumption {
 	h, ok := event.(rolloutWritten)
-	if !ok || !h.StatusReported() || isVerified(h.Before.Status) || !isVerified(h.After.Status) {
+	switch {
+	case !ok || !h.StatusReported() || isVerified(h.Before.Status) == isVerified(h.After.Status):
 		return nil
+	case isVerified(h.Before.Status):
+		c.waiting[h.Record.Key] = c.Now()
+		return nil
+	default:
+		return []oracle.Resumption{{Release: h.Record.Name(), Route: oracle.KeyOf(cluster.HTTPRouteKind, h.Record.Key), Began: c.waiting[h.Record.Key]}}
 	}
-	return []oracle.Resumption{{Release: h.Record.Name(), Route: oracle.KeyOf(cluster.HTTPRouteKind, h.Record.Key)}}
 }
 
 // isVerified reports whether a status does not wait for the report of a router.
