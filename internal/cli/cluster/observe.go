@@ -274,7 +274,11 @@ func newEvent(e *corev1.Event) explain.Event {
 		at = e.Series.LastObservedTime.Time
 	}
 	at = release.LaterOf(release.LaterOf(at, e.EventTime.Time), e.FirstTimestamp.Time)
-	return explain.Event{At: at.UTC(), Type: e.Type, Message: e.Message, Count: int(e.Count), ByUser: e.Reason == userActionReason}
+	event := explain.Event{At: at.UTC(), Type: e.Type, Message: e.Message, Count: int(e.Count), ByUser: e.Reason == userActionReason}
+	if first := e.FirstTimestamp; e.Count > 1 && !first.IsZero() {
+		event.FirstAt = first.UTC()
+	}
+	return event
 }
 
 // oldestFirst returns the events about the release with a UID, without those of a former one with its name. It sorts them by their

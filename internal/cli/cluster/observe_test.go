@@ -64,6 +64,22 @@ func TestObserveReturnsTheGatesOfTheController(t *testing.T) {
 	})
 }
 
+// TestARepeatedEventHasItsPeriod: its count includes earlier releases.
+func TestARepeatedEventHasItsPeriod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const single = `lastTimestamp: "2000-01-01T00:00:00Z"
+count: 1`
+		if !strings.Contains(clitest.Cart, single) {
+			t.Fatal("the test data have no such event")
+		}
+		w := clitest.NewFakeCluster(t, strings.Replace(clitest.Cart, single, "lastTimestamp: \"2000-01-01T00:00:05Z\"\ncount: 2", 1)+clitest.SerinDeployment)
+		got, _ := observeCart(t, w)
+		if want := " (2 times since 00:00:00Z)"; len(got.Events) != 1 || got.Events[0].Repetitions() != want {
+			t.Errorf("got %+v, want one event with%s", got.Events, want)
+		}
+	})
+}
+
 func TestObserveUsesTheStatusWithoutPermissions(t *testing.T) {
 	for _, tc := range []struct {
 		forbidden []string

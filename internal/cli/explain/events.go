@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -13,12 +14,28 @@ type Event struct {
 	// Type is Normal or Warning.
 	Type    string `json:"type"`
 	Message string `json:"message"`
-	// Count is the number of occurrences since FirstAt, which may be in an earlier release: controllers count an event with the same
-	// text again.
-	Count   int       `json:"count,omitempty"`
+	// Count is the number of occurrences.
+	Count int `json:"count,omitempty"`
+	// FirstAt is the time of the first of several occurrences, possibly in an earlier release: the controller continues to count when
+	// a text is repeated.
 	FirstAt time.Time `json:"firstAt,omitzero"`
 	// ByUser is true for a command of a user.
 	ByUser bool `json:"byUser,omitempty"`
+}
+
+// Repetitions returns the number of occurrences of a repeated event with their period, in parentheses after a space; empty for a single
+// occurrence.
+func (e Event) Repetitions() string {
+	switch {
+	case e.Count <= 1:
+		return ""
+	case e.FirstAt.IsZero():
+		return fmt.Sprintf(" (%d times)", e.Count)
+	case e.At.Sub(e.FirstAt) < 24*time.Hour:
+		return fmt.Sprintf(" (%d times since %s)", e.Count, timeOfDay(e.FirstAt))
+	default:
+		return fmt.Sprintf(" (%d times since %s)", e.Count, e.FirstAt.UTC().Format(time.RFC3339))
+	}
 }
 
 // eventBounds separate the events of a release from those of the previous one.

@@ -142,3 +142,21 @@ func TestEventsOfARollout(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }
+
+// TestRepetitionsHaveTheirPeriod: controllers count the events of earlier releases too.
+func TestRepetitionsHaveTheirPeriod(t *testing.T) {
+	at := clitest.At(t, "12:00:00")
+	for _, tc := range []struct {
+		event explain.Event
+		want  string
+	}{
+		{explain.Event{At: at, Count: 1}, ""},
+		{explain.Event{At: at, Count: 3}, " (3 times)"},
+		{explain.Event{At: at, Count: 3, FirstAt: at.Add(-time.Hour)}, " (3 times since 11:00:00Z)"},
+		{explain.Event{At: at, Count: 3, FirstAt: at.Add(-49 * time.Hour)}, " (3 times since 2025-12-31T11:00:00Z)"},
+	} {
+		if got := tc.event.Repetitions(); got != tc.want {
+			t.Errorf("%+v: got %q, want %q", tc.event, got, tc.want)
+		}
+	}
+}

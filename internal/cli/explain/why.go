@@ -173,11 +173,7 @@ func warningSentences(r Release) []string {
 			title = "Its warnings and commands:"
 		}
 		if event.ByUser || event.Type == "Warning" && !strings.HasPrefix(event.Message, "Canary failed!") {
-			text := fmt.Sprintf("  %s %s", timeOfDay(event.At), event.Message)
-			if event.Count > 1 {
-				text += fmt.Sprintf(" (%d times)", event.Count)
-			}
-			out = append(out, text)
+			out = append(out, fmt.Sprintf("  %s %s%s", timeOfDay(event.At), event.Message, event.Repetitions()))
 		}
 	}
 	if len(out) == 0 {

@@ -50,11 +50,7 @@ func ReleaseLine(r *explain.Release) string {
 
 // EventLine renders an event as one line.
 func EventLine(r *explain.Release, e explain.Event) string {
-	out := fmt.Sprintf("%s/%s event %s %s", r.Namespace, r.Argument(), strings.ToLower(e.Type), e.Message)
-	if e.Count > 1 {
-		out += fmt.Sprintf(" (%d times)", e.Count)
-	}
-	return out
+	return fmt.Sprintf("%s/%s event %s %s%s", r.Namespace, r.Argument(), strings.ToLower(e.Type), e.Message, e.Repetitions())
 }
 
 // WithTime prepends the time of day to a line without styles, and removes the control characters from it.

@@ -384,11 +384,7 @@ func (s Screen) eventLines(r *explain.Release, maxLines int) []string {
 		if event.Type == "Warning" {
 			eventStyle = yellow
 		}
-		text := event.Message
-		if event.Count > 1 {
-			text += fmt.Sprintf(" (%d times)", event.Count)
-		}
-		block := s.wrapAfter("  "+s.styled(faint, timeOfDay(event.At))+" ", eventStyle, text)
+		block := s.wrapAfter("  "+s.styled(faint, timeOfDay(event.At))+" ", eventStyle, event.Message+event.Repetitions())
 		if len(lines)+len(block) > maxLines-1 {
 			break
 		}

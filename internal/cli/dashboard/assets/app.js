@@ -640,7 +640,7 @@ function showRelease(kind, namespace, name, part) {
 
   function events(r) {
     if (!r.events?.length) return el("p", { class: "muted" }, "There are no events, or Kubernetes has deleted them.");
-    return table(["Time", "Type", "Message"], r.events.toReversed().map((event) => [clock(event.at), event.byUser ? "User" : event.type, event.message + (event.count > 1 ? ` (${event.count} times)` : "")]));
+    return table(["Time", "Type", "Message"], r.events.toReversed().map((event) => [clock(event.at), event.byUser ? "User" : event.type, event.message + (event.count > 1 ? ` (${event.count} times${event.firstAt ? " since " + date(event.firstAt) : ""})` : "")]));
   }
 
   // fold is a part that the user unfolds. It remains unfolded when the page is rendered again.
