@@ -58,6 +58,11 @@ func (observed *Canary) Describe(now time.Time) Release {
 	for _, gate := range v.Gates {
 		r.Gates = append(r.Gates, observed.newGate(gate, &r))
 	}
+	messages := make([]string, 0, len(s.Status.Conditions))
+	for _, condition := range s.Status.Conditions {
+		messages = append(messages, condition.Message)
+	}
+	r.completeMessages(messages)
 	r.nameApprovals()
 	return r
 }

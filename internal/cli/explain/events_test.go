@@ -9,6 +9,8 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/cli/clitest"
 	"github.com/serin-dev/serin/internal/cli/explain"
+	"github.com/serin-dev/serin/internal/reconciler"
+	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
@@ -158,5 +160,20 @@ func TestRepetitionsHaveTheirPeriod(t *testing.T) {
 		if got := tc.event.Repetitions(); got != tc.want {
 			t.Errorf("%+v: got %q, want %q", tc.event, got, tc.want)
 		}
+	}
+}
+
+// TestARejectionIsComplete: the status of a Rollout contains the beginning of the message, and an event all of it.
+func TestARejectionIsComplete(t *testing.T) {
+	now := clitest.At(t, "12:00:10")
+	complete := "ReplicaSet web-5d4c: " + strings.Repeat("é", 120) + ": raise the quota"
+	observed := &explain.Rollout{Object: &argov1.Rollout{}, Snapshot: rollout.Snapshot{Name: "web", Now: now}}
+	observed.Snapshot.Status.Serin = &argov1.SerinStatus{Gates: []argov1.GateStatus{
+		{Name: "refused", Verdict: string(release.Fail), Opener: string(release.ByUser), Message: release.Truncate(complete, reconciler.MaxGateMessage)},
+	}}
+	observed.Events = []explain.Event{{At: now, Type: "Warning", Message: "Reconciliation failed with error: " + complete}}
+	r := observed.Describe(now)
+	if text := strings.Join(explain.Why(r, now), "\n"); !strings.Contains(text, complete) {
+		t.Errorf("got %s\nwithout %q", text, complete)
 	}
 }

@@ -265,6 +265,27 @@ func (r *Release) nameApprovals() {
 	}
 }
 
+// completeMessages replaces the messages that a gate of the status contains only in part, because their length is limited there, by the
+// complete text in a condition or an event. What the user can do is usually at the end of a message.
+func (r *Release) completeMessages(conditions []string) {
+	texts := slices.Clone(conditions)
+	for _, event := range slices.Backward(r.Events) {
+		texts = append(texts, event.Message)
+	}
+	for i := range r.Gates {
+		beginning, isCut := strings.CutSuffix(r.Gates[i].Message, "…")
+		if !isCut || beginning == "" {
+			continue
+		}
+		for _, text := range texts {
+			if at := strings.Index(text, beginning); at >= 0 && text[at:] != r.Gates[i].Message {
+				r.Gates[i].Message = text[at:]
+				break
+			}
+		}
+	}
+}
+
 // waitsForUser reports whether the gate is closed until the user opens it.
 func (g *Gate) waitsForUser() bool {
 	return g.Verdict != string(release.Pass) && g.Opener == string(release.ByUser)

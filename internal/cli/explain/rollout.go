@@ -72,6 +72,11 @@ func (observed *Rollout) Describe(now time.Time) Release {
 			delaySteps(&r, observed.earliestEnd(gate.Run, now))
 		}
 	}
+	messages := make([]string, 0, len(s.Status.Conditions))
+	for _, condition := range s.Status.Conditions {
+		messages = append(messages, condition.Message)
+	}
+	r.completeMessages(messages)
 	r.nameApprovals()
 	return r
 }
