@@ -31,7 +31,8 @@ func (c *writtenWeights) subsetShifts(h routeWritten) []oracle.TrafficShift {
 }
 
 // stableSubsets is the part of I2 about subsets: the stable one does not select the new revision while it has weight, unless another
-// actor has just written that weight.
+// actor has just written that weight. A subset that a user recreated without a revision gets the one that served last: if the stable
+// revision never became available, traffic stays with the pods that answer.
 func (c *canaryWeights) stableSubsets(h routeWritten) []oracle.WeightChange {
 	r := h.record
 	if !h.BySerin || h.Type != store.Modified || r.run == nil || r.run.stableBefore == "" || r.run.stableBefore == r.run.hash || len(c.World.Instances()) > 1 {
@@ -46,6 +47,9 @@ func (c *canaryWeights) stableSubsets(h routeWritten) []oracle.WeightChange {
 		}
 		for _, s := range weightsOf(c.World.Server.Peek(kind, r.Key)) {
 			from, to := c.hashIn(r, subsetIn(h.Old, s.Subset)), c.hashIn(r, subsetIn(h.New, s.Subset))
+			if from == "" && !c.podsOf(r, r.run.stableBefore).AnsweredSince(c.OldestView()) {
+				continue
+			}
 			if s.Subset != "" && s.Weight > 0 && !r.isCanary(s.destination) && from != to && to == r.run.hash {
 				return []oracle.WeightChange{{
 					Release: r.Name(), Problem: fmt.Sprintf("subset %s has weight %d, and selects the new revision %s", s.destination, s.Weight, to),
