@@ -138,10 +138,10 @@ func Next(s Snapshot) Decision {
 // faultPrefix is the prefix of the message of a run whose reconciliation failed because of a defect of Serin.
 const faultPrefix = "Fault: "
 
-// FaultDecision returns the decision for a run whose reconciliation failed because of a defect of Serin, before or
+// PanicDecision returns the decision for a run whose reconciliation failed because of a defect of Serin, before or
 // after Next was called. Only the status of the run is known then. The next successful reconciliation removes the
 // message.
-func FaultDecision(status argov1.AnalysisRunStatus, message string) Decision {
+func PanicDecision(status argov1.AnalysisRunStatus, message string) Decision {
 	d := Decision{
 		Status: *status.DeepCopy(), Gates: release.Gates{release.NewFailedGate("fault", release.ByUser, message)},
 		Events: []release.Event{{Type: release.Warning, Reason: "ReconciliationError", Message: message, Persistent: true}},

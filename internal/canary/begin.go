@@ -13,9 +13,6 @@ import (
 
 // prepareRelease evaluates the gates before the start of a release. Nothing is written before they pass.
 func prepareRelease(s Snapshot) Decision {
-	if s.Status.Phase == flaggerv1.CanaryPhaseWaiting {
-		return awaitStartApproval(s)
-	}
 	gates := release.EvaluateGates(s, startGates(s)...)
 	switch first := gates.First(); {
 	case first == nil:

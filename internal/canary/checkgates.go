@@ -74,12 +74,12 @@ func providerUnreachable(s Snapshot, query release.Query, check Check, answer re
 	nextQuery := s.clampToNow(answer.Began).Add(min(requeryInterval, s.Plan.Interval))
 	message := fmt.Sprintf("the metrics provider is unreachable (%s): restore it, or correct its address; this counts as a failed check from %s", answer.Text, countsFrom.UTC().Format(time.TimeOnly))
 	if s.Now.Before(nextQuery) {
-		g := release.NewWaitingGate("provider-unreachable", release.ByAnswer, message)
+		g := release.NewWaitingGate(providerUnreachableGate, release.ByAnswer, message)
 		g.Until = nextQuery
 		return g, true
 	}
 	query.Since, query.Request = nextQuery, MetricQuery{Check: check}
-	return release.NewQueryGate("provider-unreachable", query, message), true
+	return release.NewQueryGate(providerUnreachableGate, query, message), true
 }
 
 // providerUnreachableSince returns the time since which the provider has been unreachable.

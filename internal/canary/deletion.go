@@ -11,7 +11,7 @@ import (
 // finalizer. The primary serves until the requests that were sent to it are completed; it is garbage-collected with the Canary.
 func finalizeDeletion(s Snapshot) Decision {
 	if !s.Plan.RevertOnDeletion {
-		return keepStatus(s, nil, HasFinalizer{}) // the user cleared revertOnDeletion after the deletion
+		return keepStatus(s, nil, HasFinalizer{Present: false}) // the user cleared revertOnDeletion after the deletion
 	}
 	switch s.Status.Phase {
 	case flaggerv1.CanaryPhaseTerminating, flaggerv1.CanaryPhaseTerminated:
@@ -23,7 +23,7 @@ func finalizeDeletion(s Snapshot) Decision {
 	terminated := release.Event{Type: release.Normal, Message: "Terminated canary " + s.Plan.qualifiedName()}
 	if !s.Workload.Target.Found {
 		// There is no target to return the traffic to; the objects that Serin created are deleted with the Canary.
-		d := keepStatus(s, nil, HasFinalizer{})
+		d := keepStatus(s, nil, HasFinalizer{Present: false})
 		d.Events = append(d.Events, terminated)
 		return d
 	}
@@ -40,7 +40,7 @@ func finalizeDeletion(s Snapshot) Decision {
 	if gates.Verdict() != release.Pass {
 		return keepStatus(s, gates, effects...)
 	}
-	d := keepStatus(s, gates, append(effects, HasFinalizer{})...)
+	d := keepStatus(s, gates, append(effects, HasFinalizer{Present: false})...)
 	d.Events = append(d.Events, terminated)
 	return d
 }
@@ -48,7 +48,7 @@ func finalizeDeletion(s Snapshot) Decision {
 // removeFinalizerOnly removes the finalizer of a Canary whose target belongs to another Canary. Nothing is restored, because the
 // other Canary uses these objects.
 func removeFinalizerOnly(s Snapshot) Decision {
-	d := keepStatus(s, nil, HasFinalizer{})
+	d := keepStatus(s, nil, HasFinalizer{Present: false})
 	d.Events = append(d.Events, release.Event{Type: release.Warning, Message: "The original objects of " + s.Plan.qualifiedName() + " are not restored: " + s.TargetConflict})
 	return d
 }

@@ -11,7 +11,8 @@
 //	views          view.go, forecast.go
 //	Next           machine.go, blockedrelease.go, othercontroller.go
 //	a release      idle.go, begin.go, progress.go, window.go, beforetraffic.go, advance.go, promotion.go
-//	its way back   rollback.go, rollbackinparts.go, unfinished.go, restart.go, adoption.go, ending.go
+//	its way back   rollback.go, rollbackinparts.go, unfinished.go, restart.go
+//	either way     adoption.go, ending.go
 //	other phases   deletion.go, initialise.go, sanitize.go, refused.go, queue.go, blocked.go
 //	all decisions  readyconditions.go, history.go, sources.go, unanswered.go, unreadiness.go, steadystate.go, runstate.go, status.go
 //	gates          gatekinds.go, hookgates.go, checkgates.go, nodata.go, notices.go, judge.go, endpoints.go, gates.go, queries.go
@@ -24,7 +25,7 @@
 // (test/sim/canary) has to detect its absence.
 //
 // A gate: its function in gates.go, hookgates.go or checkgates.go, or in the file of the step that it delays; the lists of
-// gates that it belongs to: startGates (begin.go), evaluateBeforeTraffic (beforetraffic.go), evaluateWindow (window.go),
+// gates that it belongs to: startGates (begin.go), evaluateBeforeTraffic (beforetraffic.go), windowGates (window.go),
 // continuePromotion and continueFinalising (promotion.go), continueRollback (rollback.go), finalizeDeletion (deletion.go) or
 // initialise (initialise.go). In evaluateWindow, a gate before the checks delays their evaluation, a gate after them only the
 // next weight. A gate before each increase of the weight belongs in trafficIncreaseGates (hookgates.go), which both use: for

@@ -14,8 +14,8 @@ type Effect interface {
 	effect()
 }
 
-// The effects. Steady-state effects (HasFinalizer, ServicesExist, PrimaryExists, ScalerExists, RouteMaintained) apply in every
-// reconciliation, RoutePrepared until there is a route; all others are transition effects.
+// The effects. Steady-state effects (HasFinalizer, ServicesExist, PrimaryExists or PrimaryRecreated, ScalerExists, RouteMaintained) apply
+// in every reconciliation, RoutePrepared until there is a route; all others are transition effects.
 type (
 	// HasFinalizer adds or removes the finalizer of the Canary.
 	HasFinalizer struct{ Present bool }

@@ -74,7 +74,7 @@ func failKeepingCanary(e *statusEdit, weight int, why string) *statusEdit {
 // thresholdEvents returns the event about a release that is rolled back because of failed checks alone; none for another
 // rollback.
 func thresholdEvents(s Snapshot) []release.Event {
-	if s.Status.FailedChecks < s.Plan.Threshold || s.serin().Intent != "" {
+	if !s.hasReachedThreshold() || s.serin().Intent != "" {
 		return nil
 	}
 	return []release.Event{{

@@ -22,12 +22,12 @@ func missingEndpoints(e release.Endpoints, service string, n int32) string {
 func canaryEndpoints(s Snapshot) release.Gate {
 	endpoints := s.Workload.Target.Endpoints
 	if endpoints.AtLeast(1) {
-		return release.NewPassingGate("canary-endpoints", endpoints.Message())
+		return release.NewPassingGate(canaryEndpointsGate, endpoints.Message())
 	}
 	if target := s.Workload.Target; !target.Ready || target.Replicas == 0 {
-		return release.NewWaitingGate("canary-endpoints", release.ByCluster, awaitingReadyPods)
+		return release.NewWaitingGate(canaryEndpointsGate, release.ByCluster, awaitingReadyPods)
 	}
-	g := release.NewWaitingGate("canary-endpoints", release.ByCluster, missingEndpoints(endpoints, s.Plan.serviceName("canary"), 1))
+	g := release.NewWaitingGate(canaryEndpointsGate, release.ByCluster, missingEndpoints(endpoints, s.Plan.serviceName("canary"), 1))
 	if s.currentWindow().open {
 		return g
 	}

@@ -59,7 +59,7 @@ func GateKinds() release.GateKinds {
 	suspended.Command = "resume"
 	drained := gateKind("drained", release.ByTime, sectionInitialization, sectionEnd)
 	drained.Openers = append(drained.Openers, release.ByCluster) // a router that still reports the previous route
-	route, confirmed := gateKind("route", release.ByCluster, sectionNotices, sectionStart), gateKind("route-confirmed", release.ByCluster, sectionRelease)
+	route, confirmed := gateKind("route", release.ByCluster, sectionNotices, sectionStart), gateKind(routeConfirmedGate, release.ByCluster, sectionRelease)
 	route.Openers, confirmed.Openers = append(route.Openers, release.ByUser), append(confirmed.Openers, release.ByUser) // a Gateway without a report
 	return release.GateKinds{
 		suspended,
@@ -74,17 +74,17 @@ func GateKinds() release.GateKinds {
 		gateKind("fault", release.ByUser, sectionUserAction),
 
 		perRun(gateKind("metrics-available", release.ByAnswer, sectionNotices, sectionInitialization)),
-		ofWorkload(gateKind("primary-ready", release.ByCluster, sectionInitialization, sectionStart, sectionRelease, sectionEnd)),
+		ofWorkload(gateKind(primaryReadyGate, release.ByCluster, sectionInitialization, sectionStart, sectionRelease, sectionEnd)),
 		ofWorkload(gateKind("primary-endpoints", release.ByCluster, sectionInitialization, sectionEnd)),
 		drained,
 		ofWorkload(gateKind("apex-endpoints", release.ByCluster, sectionInitialization, sectionEnd)),
 
 		ofRoute(route),
-		gateKind("turn", release.ByCluster, sectionStart),
+		gateKind(turnGate, release.ByCluster, sectionStart),
 		perRun(confirmation("confirm-rollout/HOOK", sectionStart)),
 
-		ofWorkload(gateKind("canary-ready", release.ByCluster, sectionRelease)),
-		ofWorkload(gateKind("canary-endpoints", release.ByCluster, sectionRelease)),
+		ofWorkload(gateKind(canaryReadyGate, release.ByCluster, sectionRelease)),
+		ofWorkload(gateKind(canaryEndpointsGate, release.ByCluster, sectionRelease)),
 		perRun(gateKind("pre-rollout/HOOK", release.ByTime, sectionRelease)),
 		perWindow(confirmation("confirm-traffic-increase/HOOK", sectionRelease)),
 		perWindow(gateKind("rollout-asked/HOOK", release.ByAnswer, sectionRelease)),
@@ -94,7 +94,7 @@ func GateKinds() release.GateKinds {
 		perWindow(gateKind("rollout/HOOK", release.ByTime, sectionRelease)),
 		gateKind("old-samples", release.ByTime, sectionRelease),
 		perWindow(gateKind("METRIC", release.ByTime, sectionRelease)),
-		perWindow(gateKind("provider-unreachable", release.ByAnswer, sectionRelease)),
+		perWindow(gateKind(providerUnreachableGate, release.ByAnswer, sectionRelease)),
 		perWindow(confirmation("confirm-promotion/HOOK", sectionRelease)),
 
 		ofWorkload(gateKind("primary-restored", release.ByCluster, sectionEnd)),

@@ -19,16 +19,16 @@ func primaryReady(s Snapshot) release.Gate {
 	message := primaryMessage(s)
 	switch {
 	case primary.Found && primary.Ready:
-		return release.NewPassingGate("primary-ready", formatPods(primary))
+		return release.NewPassingGate(primaryReadyGate, formatPods(primary))
 	case primaryLost(s):
-		g := release.NewPassingGate("primary-ready", "lifted so that a fix can ship: "+message)
+		g := release.NewPassingGate(primaryReadyGate, "lifted so that a fix can ship: "+message)
 		g.Events = []release.Event{{
 			Type: release.Warning, Message: message + ": the release of the new revision continues without it", Persistent: true,
 			Alert: &release.Alert{Severity: release.Error, Message: message},
 		}}
 		return g
 	default:
-		return release.NewWaitingGate("primary-ready", release.ByCluster, message)
+		return release.NewWaitingGate(primaryReadyGate, release.ByCluster, message)
 	}
 }
 
@@ -37,13 +37,13 @@ func primaryReady(s Snapshot) release.Gate {
 func canaryReady(s Snapshot) release.Gate {
 	target := s.Workload.Target
 	if target.Ready && target.Replicas > 0 {
-		return release.NewPassingGate("canary-ready", formatPods(target))
+		return release.NewPassingGate(canaryReadyGate, formatPods(target))
 	}
 	message := canaryMessage(s)
 	if target.DeadlineExceeded {
-		return release.NewFailedGate("canary-ready", release.ByCluster, message)
+		return release.NewFailedGate(canaryReadyGate, release.ByCluster, message)
 	}
-	return failsAtDeadline(s, release.NewWaitingGate("canary-ready", release.ByCluster, message), canaryDeadline(s), rolledBack)
+	return failsAtDeadline(s, release.NewWaitingGate(canaryReadyGate, release.ByCluster, message), canaryDeadline(s), rolledBack)
 }
 
 // The consequences of a gate that fails at its deadline.
@@ -133,9 +133,9 @@ func windowElapsed(s Snapshot) release.Gate {
 func routeConfirmed(s Snapshot) release.Gate {
 	if s.Plan.HasRouter && s.Route.Confirmation == Unconfirmed {
 		opener, message := unconfirmedReason(s)
-		return release.NewWaitingGate("route-confirmed", opener, message)
+		return release.NewWaitingGate(routeConfirmedGate, opener, message)
 	}
-	return release.NewPassingGate("route-confirmed", "")
+	return release.NewPassingGate(routeConfirmedGate, "")
 }
 
 // unconfirmedReason returns why the router has not applied the route, and who can end the wait. If no controller has reported on a

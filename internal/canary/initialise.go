@@ -26,7 +26,8 @@ func initialise(s Snapshot) Decision {
 	gates := release.EvaluateGates(s, metricSourcesReachable, primaryReadyFirstTime, primaryEndpoints)
 	if s.Workload.Primary.DeadlineExceeded {
 		message := primaryMessage(s)
-		gates[1].Events = append(gates[1].Events, release.Event{
+		gate := gates.Named(primaryReadyGate)
+		gate.Events = append(gate.Events, release.Event{
 			Type: release.Warning, Message: message, Persistent: true,
 			Alert: &release.Alert{Severity: release.Error, Message: message},
 		})
@@ -34,7 +35,7 @@ func initialise(s Snapshot) Decision {
 	if gates.Verdict() != release.Pass {
 		return keepStatus(s, gates, effects...)
 	}
-	if s.trafficReturned() {
+	if s.canaryRegainedTraffic() {
 		return clearDrain(s, effects)
 	}
 	effects = append(effects, ScalerExists{}, ServicesExist{Apex: true})
@@ -74,12 +75,12 @@ func primaryReadyFirstTime(s Snapshot) release.Gate {
 	primary := s.Workload.Primary
 	switch {
 	case !primary.Found:
-		return release.NewWaitingGate("primary-ready", release.ByCluster, s.Plan.primaryName()+" is being created")
+		return release.NewWaitingGate(primaryReadyGate, release.ByCluster, s.Plan.primaryName()+" is being created")
 	case !s.Workload.SameTemplate:
-		return release.NewWaitingGate("primary-ready", release.ByCluster, s.Plan.primaryName()+" is being updated to the template of "+s.Plan.targetName())
+		return release.NewWaitingGate(primaryReadyGate, release.ByCluster, s.Plan.primaryName()+" is being updated to the template of "+s.Plan.targetName())
 	case !primary.Ready:
-		return release.NewWaitingGate("primary-ready", release.ByCluster, primaryMessage(s))
+		return release.NewWaitingGate(primaryReadyGate, release.ByCluster, primaryMessage(s))
 	default:
-		return release.NewPassingGate("primary-ready", formatPods(primary))
+		return release.NewPassingGate(primaryReadyGate, formatPods(primary))
 	}
 }

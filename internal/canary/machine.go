@@ -75,7 +75,7 @@ func decide(s Snapshot) Decision {
 		case primaryBecameReady(s):
 			return recordPrimary(s)
 		}
-		return withTrafficRescue(s, prepareRelease(s))
+		return withTrafficRescue(s, awaitStartApproval(s))
 	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:
 		return continueRelease(s)
 	case flaggerv1.CanaryPhasePromoting:

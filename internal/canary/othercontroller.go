@@ -52,7 +52,7 @@ func isRollingBack(s Snapshot, d Decision) bool {
 	intends := func(status flaggerv1.CanaryStatus) bool {
 		return status.Serin != nil && (status.Serin.Intent == intentRollback || status.Serin.Intent == intentCancel)
 	}
-	failed := s.serin().Intent == "" && s.Status.FailedChecks >= s.Plan.Threshold && s.Status.Phase != flaggerv1.CanaryPhasePromoting
+	failed := s.serin().Intent == "" && s.hasReachedThreshold() && s.Status.Phase != flaggerv1.CanaryPhasePromoting
 	// A new revision of the target must not receive the traffic of the previous one without being observed.
 	replaced := d.Status.Phase == flaggerv1.CanaryPhaseProgressing && s.canaryHasTraffic() && slices.ContainsFunc(d.Effects, removesCanaryTraffic)
 	ended := d.Status.Phase == flaggerv1.CanaryPhaseFailed && d.Status.CanaryWeight == 0 // not a failed promotion

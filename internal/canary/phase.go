@@ -7,8 +7,8 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// HasTransitionEffects reports whether decisions in a phase may have transition effects.
-func HasTransitionEffects(phase flaggerv1.CanaryPhase) bool {
+// IsActivePhase reports whether a phase is that of an initialization, a release or a deletion in progress.
+func IsActivePhase(phase flaggerv1.CanaryPhase) bool {
 	switch phase {
 	case "", flaggerv1.CanaryPhaseInitialized, flaggerv1.CanaryPhaseSucceeded, flaggerv1.CanaryPhaseFailed:
 		return false

@@ -41,13 +41,14 @@ func continuePromotion(s Snapshot) Decision {
 		conditions = conditions[:2]
 	}
 	gates := release.EvaluateGates(s, conditions...)
+	canary := gates.Named(canaryReadyGate)
 	switch first := gates.First(); {
 	case first == nil:
-	case first.Name == "primary-ready" && first.Verdict == release.Fail && s.Workload.Target.isReachable():
+	case first.Name == primaryReadyGate && first.Verdict == release.Fail && s.Workload.Target.isReachable():
 		return failPromotion(s, gates, effects)
-	case len(gates) > 2 && gates[2].Verdict == release.Fail:
-		return awaitCanaryReady(s, gates[2:], effects)
-	case first.Name == "primary-ready" && first.Verdict == release.Fail:
+	case canary != nil && canary.Verdict == release.Fail:
+		return awaitCanaryReady(s, release.Gates{*canary}, effects)
+	case first.Name == primaryReadyGate && first.Verdict == release.Fail:
 		return awaitPrimaryOrFail(s, gates, effects)
 	default:
 		return keepStatus(s, gates, effects...)
@@ -87,13 +88,13 @@ func continuePromotion(s Snapshot) Decision {
 func primaryPromoted(s Snapshot) release.Gate {
 	primary := s.Workload.Primary
 	if primary.Found && primary.Ready && (primary.Available > 0 || !s.canaryHasTraffic()) {
-		return release.NewPassingGate("primary-ready", formatPods(primary))
+		return release.NewPassingGate(primaryReadyGate, formatPods(primary))
 	}
 	message := primaryMessage(s)
 	if primary.DeadlineExceeded {
-		return release.NewFailedGate("primary-ready", release.ByCluster, message)
+		return release.NewFailedGate(primaryReadyGate, release.ByCluster, message)
 	}
-	return failsAtDeadline(s, release.NewWaitingGate("primary-ready", release.ByCluster, message), primaryDeadline(s), promotionFails)
+	return failsAtDeadline(s, release.NewWaitingGate(primaryReadyGate, release.ByCluster, message), primaryDeadline(s), promotionFails)
 }
 
 func primaryWeightEvent(s Snapshot, weight int) release.Event {
@@ -125,14 +126,10 @@ func continueFinalising(s Snapshot) Decision {
 		}).decision(nil)
 	}
 	effects := append(steadyStateEffects(s), scaleUpPrimary(s)...)
-	gates := release.EvaluateGates(s, primaryPromoted, primaryEndpointsForReturn)
-	switch first := gates.First(); {
-	case first != nil && first.Verdict == release.Fail:
-		return awaitPrimaryOrFail(s, gates, effects)
-	case first != nil:
-		return keepStatus(s, gates, effects...)
-	case s.trafficReturned():
-		return clearDrain(s, effects)
+	gates, wait, waits := awaitPrimaryForTraffic(s, effects)
+	switch {
+	case waits:
+		return wait
 	case s.canaryHasTraffic() && (s.Route.Problem == "" || s.previousProviderRoutes()):
 		e := s.edit().addEffects(effects...).addEffects(trafficEnded(s)...).addStamps(release.StampDrain)
 		e.status.CanaryWeight = 0
@@ -229,14 +226,9 @@ func promoteWithoutAnalysis(s Snapshot) Decision {
 		return e.addEvents(templateCopyEvent(s)).decision(gates)
 	}
 	effects := append(steadyStateEffects(s, ScalerExists{Update: true}), scaleUpPrimary(s)...)
-	gates := release.EvaluateGates(s, primaryPromoted, primaryEndpointsForReturn)
-	switch first := gates.First(); {
-	case first != nil && first.Verdict == release.Fail:
-		return awaitPrimaryOrFail(s, gates, effects)
-	case first != nil:
-		return keepStatus(s, gates, effects...)
-	case s.trafficReturned():
-		return clearDrain(s, effects)
+	gates, wait, waits := awaitPrimaryForTraffic(s, effects)
+	if waits {
+		return wait
 	}
 	// The intent is recorded before the stored configuration of the previous revision is deleted: from then on, nothing restores it.
 	e := s.edit().addEffects(effects...).recordIntent(intentFinish, cmp.Or(s.serin().Reason, reasonSkip))
@@ -246,4 +238,20 @@ func promoteWithoutAnalysis(s Snapshot) Decision {
 		e.expireCookie()
 	}
 	return e.decision(gates)
+}
+
+// awaitPrimaryForTraffic returns the gates before the primary receives all traffic. It waits, with the decision, until they pass and
+// the drain of a canary that regained traffic is cleared.
+func awaitPrimaryForTraffic(s Snapshot, effects []release.Effect) (gates release.Gates, wait Decision, waits bool) {
+	gates = release.EvaluateGates(s, primaryPromoted, primaryEndpointsForReturn)
+	switch first := gates.First(); {
+	case first != nil && first.Verdict == release.Fail:
+		return gates, awaitPrimaryOrFail(s, gates, effects), true
+	case first != nil:
+		return gates, keepStatus(s, gates, effects...), true
+	case s.canaryRegainedTraffic():
+		return gates, clearDrain(s, effects), true
+	default:
+		return gates, Decision{}, false
+	}
 }

@@ -82,10 +82,16 @@ func metricQuery(s Snapshot, check Check) release.Query {
 	}
 }
 
-// Names of gates that views and conditions compare with.
+// Names of gates that decisions, views and conditions compare with.
 const (
-	rolloutAskedGate = "rollout-asked/"
-	sourcesGate      = "metrics-available"
+	canaryReadyGate         = "canary-ready"
+	canaryEndpointsGate     = "canary-endpoints"
+	primaryReadyGate        = "primary-ready"
+	routeConfirmedGate      = "route-confirmed"
+	providerUnreachableGate = "provider-unreachable"
+	turnGate                = "turn"
+	rolloutAskedGate        = "rollout-asked/"
+	sourcesGate             = "metrics-available"
 )
 
 // hookGateName is the name of the gate of a webhook. A number distinguishes hooks with the same type and name: each of them may wait

@@ -35,7 +35,7 @@ func MayStartRelease(s Snapshot) bool {
 		return false
 	case s.Status.Phase == flaggerv1.CanaryPhaseWaiting:
 		return true
-	case HasTransitionEffects(s.Status.Phase):
+	case IsActivePhase(s.Status.Phase):
 		return false
 	default:
 		return s.Workload.Target.Revision != s.pinnedRevision() || s.hasCommand(CommandRetry)
@@ -45,14 +45,14 @@ func MayStartRelease(s Snapshot) bool {
 // WaitsForQueueSlot reports whether a decision waits only for the queue.
 func WaitsForQueueSlot(d Decision) bool {
 	first := d.Gates.First()
-	return first != nil && first.Name == "turn"
+	return first != nil && first.Name == turnGate
 }
 
 // queueGate delays the start of a release while the maximum number of releases is in progress. The end of one of them opens it.
 // If the primary cannot serve, a fix does not wait for other releases.
 func queueGate(s Snapshot) release.Gate {
 	if !s.Queue.Open && primaryLost(s) {
-		return release.NewPassingGate("turn", "lifted so that a fix can ship, "+s.Queue.String())
+		return release.NewPassingGate(turnGate, "lifted so that a fix can ship, "+s.Queue.String())
 	}
 	return s.Queue.Gate()
 }
@@ -61,7 +61,7 @@ func queueGate(s Snapshot) release.Gate {
 // restart. A release that also waits for something else lets those behind it go ahead.
 func waitInQueue(s Snapshot, gates release.Gates, effects ...release.Effect) Decision {
 	first, queue := gates.First(), s.serin().Queue
-	waits := first.Name == "turn"
+	waits := first.Name == turnGate
 	switch {
 	case queue == nil && !waits, first.Verdict == release.Ask:
 		return keepStatus(s, gates, effects...)

@@ -35,8 +35,8 @@ func isRetriedPerWindow(s Snapshot, effect release.Effect) bool {
 	}
 }
 
-// FaultDecision is the decision about a Canary whose reconciliation panicked. The snapshot contains only its status and the
+// PanicDecision is the decision about a Canary whose reconciliation panicked. The snapshot contains only its status and the
 // names of its plan.
-func FaultDecision(s Snapshot, message string) Decision {
+func PanicDecision(s Snapshot, message string) Decision {
 	return withBlockedCondition(s, release.Gates{release.NewFailedGate("fault", release.ByUser, message)})
 }

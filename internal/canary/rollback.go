@@ -19,11 +19,11 @@ func rollBackOnCommand(s Snapshot) Decision {
 // awaitCanaryReady waits for the canary, or rolls back when its deadline has passed.
 func awaitCanaryReady(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	first := gates.First()
-	if first == nil || first.Name != "canary-ready" && first.Name != "canary-endpoints" || first.Verdict != release.Fail {
+	if first == nil || first.Name != canaryReadyGate && first.Name != canaryEndpointsGate || first.Verdict != release.Fail {
 		return keepStatus(s, gates, effects...)
 	}
 	message := first.Message
-	if first.Name == "canary-ready" {
+	if first.Name == canaryReadyGate {
 		message = canaryMessage(withoutPodDetails(s))
 	}
 	return s.edit().addEffects(effects...).recordIntent(intentRollback, first.Message).addEvents(
@@ -59,7 +59,7 @@ func rollBack(s Snapshot, effects []release.Effect) Decision {
 		return keepStatus(s, gates, effects...)
 	}
 	switch {
-	case s.trafficReturned():
+	case s.canaryRegainedTraffic():
 		return clearDrain(s, effects)
 	case (s.canaryHasTraffic() || mayHaveRequestsInFlight(s)) && !s.drainStarted():
 		e := s.edit().addEffects(effects...).addEffects(trafficEnded(s)...).addStamps(release.StampDrain, release.StampTrafficEnded)

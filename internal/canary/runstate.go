@@ -13,7 +13,7 @@ import (
 // beginRun starts a new run with the revision of the target; answers and counters of another run are dropped.
 func beginRun(e *statusEdit) {
 	old := *e.serin
-	if lastTraffic := old.LastTraffic; lastTraffic != nil && (HasTransitionEffects(e.snapshot.Status.Phase) || e.snapshot.Now.Before(lastTraffic.Add(e.snapshot.Plan.Drain))) {
+	if lastTraffic := old.LastTraffic; lastTraffic != nil && (IsActivePhase(e.snapshot.Status.Phase) || e.snapshot.Now.Before(lastTraffic.Add(e.snapshot.Plan.Drain))) {
 		// The traffic may have continued for half a drain without being recorded; see hasUnrecordedTraffic.
 		old.LastTraffic = new(metav1.NewMicroTime(e.snapshot.clampToNow(lastTraffic.Add(e.snapshot.Plan.Drain / 2))))
 	}

@@ -23,7 +23,7 @@ func steadyStateEffects(s Snapshot, more ...release.Effect) []release.Effect {
 	missing := !s.Route.Found && s.Route.Problem == ""
 	if s.Plan.HasRouter && (missing || !s.routeHasOtherMatches()) {
 		route := RouteMaintained{Canary: s.currentWeight(), Mirror: s.Route.Mirrored, Observed: s.isRouteObserved()}
-		idle := !HasTransitionEffects(s.Status.Phase) && !s.primaryUnpromoted()
+		idle := !IsActivePhase(s.Status.Phase) && !s.primaryUnpromoted()
 		if !s.isRouteObserved() && (s.drainStarted() || idle || !s.Workload.Target.isReachable() || s.routeHasOtherMatches()) {
 			// A new route sends no traffic to a workload that is scaled down, idle, or unreachable, nor with a weight of other requests.
 			route.Canary = 0

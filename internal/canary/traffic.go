@@ -75,13 +75,13 @@ func (s *Snapshot) routeReachesCanary() bool {
 	return s.isRouteObserved() && (s.Route.Canary > 0 || s.Route.Mirrored)
 }
 
-// trafficReturned reports whether the canary has traffic again after it lost it: a user changed the route.
-func (s *Snapshot) trafficReturned() bool { return s.drainStarted() && s.routeReachesCanary() }
+// canaryRegainedTraffic reports whether the route reaches the canary again after the drain began: a user changed the route.
+func (s *Snapshot) canaryRegainedTraffic() bool { return s.drainStarted() && s.routeReachesCanary() }
 
 // previousProviderRoutes reports whether the route of another provider than that of the plan may still send traffic to the canary:
 // the provider was changed during the run. That route is not observed.
 func (s *Snapshot) previousProviderRoutes() bool {
-	return HasTransitionEffects(s.Status.Phase) && !s.drainStarted() && s.routingProvider() != ""
+	return IsActivePhase(s.Status.Phase) && !s.drainStarted() && s.routingProvider() != ""
 }
 
 // trafficEnded are the effects with which the canary loses its traffic: at the provider that routes the traffic of the run, if the

@@ -115,7 +115,7 @@ func unavailableSourcesCondition(answer release.Answer) *flaggerv1.CanaryConditi
 // unansweredReason is the reason of the condition for a gate. A rollout hook has two gates: one that calls it, one that
 // evaluates it.
 func unansweredReason(s Snapshot, gate string) string {
-	if gate == "provider-unreachable" || slices.ContainsFunc(s.Plan.Checks, func(c Check) bool { return c.Metric.Name == gate }) {
+	if gate == providerUnreachableGate || slices.ContainsFunc(s.Plan.Checks, func(c Check) bool { return c.Metric.Name == gate }) {
 		return reasonProviderUnreachable
 	}
 	return conditionReason(strings.Replace(gate, rolloutAskedGate, "rollout/", 1))

@@ -57,7 +57,7 @@ func decideForView(s Snapshot) (Snapshot, Decision) {
 // viewWindow is the open observation window; nil: none is open.
 func viewWindow(s Snapshot) *release.Window {
 	window := s.currentWindow()
-	if !window.open || window.start.IsZero() || !HasTransitionEffects(s.Status.Phase) {
+	if !window.open || window.start.IsZero() || !IsActivePhase(s.Status.Phase) {
 		return nil
 	}
 	return &release.Window{Start: window.start, End: release.LaterOf(window.start, window.end())}
@@ -111,7 +111,7 @@ func viewGates(s Snapshot, gates release.Gates, limits map[string]string, unread
 	kinds := GateKinds()
 	stored := storedGates(s, kinds)
 	var views []release.GateView
-	for _, name := range []string{"refused", "provider-unreachable"} {
+	for _, name := range []string{"refused", providerUnreachableGate} {
 		if gate, ok := stored[name]; ok && gate.Verdict != release.Pass && storedGateApplies(s, name) {
 			views = append(views, gate)
 		}

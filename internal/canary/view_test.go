@@ -33,7 +33,7 @@ func TestViewShowsAReleaseInProgressAndStepsInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := snapshots().Draw(t, "snapshot")
 		v := canary.View(s)
-		if v.State == release.Idle && canary.HasTransitionEffects(s.Status.Phase) {
+		if v.State == release.Idle && canary.IsActivePhase(s.Status.Phase) {
 			t.Fatalf("a release in phase %s is shown as idle", s.Status.Phase)
 		}
 		if v.Weight < 0 || v.Weight > release.Total {

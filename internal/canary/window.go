@@ -16,44 +16,16 @@ func evaluateWindow(s Snapshot, effects []release.Effect) Decision {
 	if unconfirmed && s.Route.Confirmation != Unconfirmed {
 		return s.edit().addEffects(effects...).startWindow().decision(nil) // the observation starts with the confirmation
 	}
-	end := s.currentWindow().end()
-	conditions := []gate{canaryReady}
-	if s.Plan.HasRouter {
-		conditions = append(conditions, canaryEndpoints)
-	}
-	rollout := s.Plan.hooksOfType(flaggerv1.RolloutHook)
-	for i, hook := range rollout {
-		conditions = append(conditions, rolloutHookQueried(hook, rollout[:i]))
-	}
-	conditions = append(conditions, windowElapsed)
-	for _, hook := range s.Plan.hooksOfType(flaggerv1.RollbackHook) {
-		if unconfirmed { // the window may not end for long
-			conditions = append(conditions, rollbackRequestPolled(hook, unconfirmedAttempt))
-		} else {
-			conditions = append(conditions, rollbackRequested(hook, s.currentWindow().attempt(), end))
-		}
-	}
-	conditions = append(conditions, routeConfirmed)
-	for _, hook := range rollout {
-		conditions = append(conditions, rolloutHookPassed(hook))
-	}
-	conditions = append(conditions, samplesBelongToRevision)
-	for _, check := range s.Plan.Checks {
-		conditions = append(conditions, metricPasses(check))
-	}
-	// A failing canary is rolled back even if the primary is not ready; only advancing waits for the primary.
-	conditions = append(conditions, primaryReady)
-	conditions = append(conditions, nextStepApprovalGates(s)...)
-	gates := release.EvaluateGates(s, conditions...)
+	gates := release.EvaluateGates(s, windowGates(s, unconfirmed)...)
 	first := gates.First()
 	switch {
 	case first == nil:
 		return advanceOrPromote(s.edit().addEffects(effects...).addEvents(gates.Events()...), gates)
-	case first.Name == "canary-ready", first.Name == "canary-endpoints":
+	case first.Name == canaryReadyGate, first.Name == canaryEndpointsGate:
 		return awaitCanaryReady(s, gates, effects)
-	case first.Name == "primary-ready":
+	case first.Name == primaryReadyGate:
 		return reopenWindow(s, gates, effects)
-	case first.Name == "route-confirmed" && !unconfirmed && s.serin().Window != nil:
+	case first.Name == routeConfirmedGate && !unconfirmed && s.serin().Window != nil:
 		// The previous route served a part of the window: the window restarts when the router confirms the new one.
 		e := s.edit().addEffects(effects...)
 		e.serin.Window.Unconfirmed = true
@@ -62,15 +34,46 @@ func evaluateWindow(s Snapshot, effects []release.Effect) Decision {
 		return s.edit().addEffects(effects...).addEvents(gates.Events()...).recordIntent(intentRollback, first.Message).decision(gates)
 	case first.Verdict == release.Fail:
 		return failCheck(s, gates, effects)
-	case first.Name == "provider-unreachable" && s.serin().Unreachable == nil:
+	case first.Name == providerUnreachableGate && s.serin().Unreachable == nil:
 		return recordProviderUnreachable(s, gates, effects)
 	case first.Opener == release.ByUser && (isHookGate(first, flaggerv1.ConfirmTrafficIncreaseHook) || isHookGate(first, flaggerv1.ConfirmPromotionHook)):
 		return reopenWindowUntilApproved(s, gates, effects)
-	case first.Name == "route-confirmed":
+	case first.Name == routeConfirmedGate:
 		return wakeNoLaterThan(keepStatus(s, gates, effects...), nextRollbackPoll(s, unconfirmedAttempt))
 	default:
 		return keepStatus(s, gates, effects...)
 	}
+}
+
+// windowGates returns the gates before the next step, in the order in which they are evaluated.
+func windowGates(s Snapshot, unconfirmed bool) []gate {
+	gates, end := []gate{canaryReady}, s.currentWindow().end()
+	if s.Plan.HasRouter {
+		gates = append(gates, canaryEndpoints)
+	}
+	rollout := s.Plan.hooksOfType(flaggerv1.RolloutHook)
+	for i, hook := range rollout {
+		gates = append(gates, rolloutHookQueried(hook, rollout[:i]))
+	}
+	gates = append(gates, windowElapsed)
+	for _, hook := range s.Plan.hooksOfType(flaggerv1.RollbackHook) {
+		if unconfirmed { // the window may not end for long
+			gates = append(gates, rollbackRequestPolled(hook, unconfirmedAttempt))
+		} else {
+			gates = append(gates, rollbackRequested(hook, s.currentWindow().attempt(), end))
+		}
+	}
+	gates = append(gates, routeConfirmed)
+	for _, hook := range rollout {
+		gates = append(gates, rolloutHookPassed(hook))
+	}
+	gates = append(gates, samplesBelongToRevision)
+	for _, check := range s.Plan.Checks {
+		gates = append(gates, metricPasses(check))
+	}
+	// A failing canary is rolled back even if the primary is not ready; only advancing waits for the primary.
+	gates = append(gates, primaryReady)
+	return append(gates, nextStepApprovalGates(s)...)
 }
 
 // unconfirmedAttempt identifies the calls of rollback webhooks while a window waits for the router.
@@ -160,7 +163,7 @@ func recordedUnreachableSince(s Snapshot, gates release.Gates) (time.Time, bool)
 	for _, check := range s.Plan.Checks {
 		answer, ok := s.Answers[metricQuery(s, check).ID]
 		name := gates.First().Name
-		if ok && answer.Outcome == release.Unreachable && (name == check.Metric.Name || name == "provider-unreachable") {
+		if ok && answer.Outcome == release.Unreachable && (name == check.Metric.Name || name == providerUnreachableGate) {
 			return answer.Began, true
 		}
 	}

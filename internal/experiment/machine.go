@@ -28,10 +28,10 @@ func Next(s Snapshot) Decision {
 	return newDecision(status, templates, analyses, completion)
 }
 
-// FaultDecision returns the decision for an Experiment whose reconciliation failed because of a defect of Serin, before or
+// PanicDecision returns the decision for an Experiment whose reconciliation failed because of a defect of Serin, before or
 // after Next was called. Only the status of the Experiment is known then. The next successful reconciliation removes
 // the message.
-func FaultDecision(status argov1.ExperimentStatus, message string) Decision {
+func PanicDecision(status argov1.ExperimentStatus, message string) Decision {
 	d := Decision{
 		Status: *status.DeepCopy(), Gates: release.Gates{release.NewFailedGate("fault", release.ByUser, message)},
 		Events: []release.Event{{Type: release.Warning, Reason: reasonReconciliation, Message: message, Persistent: true}},

@@ -111,6 +111,6 @@ func (g *Guard) Keys() []types.NamespacedName {
 
 // PanicMessage returns the message about a panic in the reconciliation of an object of a kind.
 func PanicMessage(kind string, cause error) string {
-	return fmt.Sprintf("Serin failed at this %s by a fault of its own (%v), and its log has the details: nothing of it changes until that is mended; it is tried again, at least every %s",
+	return fmt.Sprintf("Serin could not reconcile this %s because of a defect in Serin (%v); the log has the details. Nothing changes until the defect is fixed. Serin retries at least once every %s",
 		kind, cause, MaxBackoff)
 }

@@ -11,7 +11,7 @@
 //	planStepPlugins         the call of a step plugin, and its recorded answers          plugins.go
 //	scaleForCanaryStrategy  the number of pods of each ReplicaSet                        scale.go, package pods
 //	advanceCanaryStrategy   abort, pauses, promotion or the next step                    advance.go, step_gates.go
-//	fillInDecision          the rest of the status, and the gates in order               status.go, conditions.go, gates.go
+//	fillInDecision          the abort at the deadline, the rest of the status, the gates status.go, conditions.go, gates.go
 //
 // A blue-green release has planSwitch in place of planTraffic, and functions for its strategy (bluegreen.go). In addition to its value, a stage returns
 // an outcome: its effects, gates and events.

@@ -13,7 +13,7 @@ import (
 )
 
 // facts are the input of all stages: the snapshot with a sanitized status, and the role of each ReplicaSet. They are
-// computed once and never changed.
+// computed once. Two fields change afterwards: Next removes the place in the queue, and planTraffic updates pluginsUnconfirmed.
 type facts struct {
 	// Snapshot with a sanitized status, and the next revision of the new ReplicaSet; storedStatus and storedReplicaSets are as they were
 	// read.

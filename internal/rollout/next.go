@@ -73,9 +73,9 @@ func createReplicaSet(f facts, unreadable outcome) Decision {
 	return newDecision(f, *status, joinOutcomes(unreadable, ensureRolloutMetadata(f), create))
 }
 
-// fillInDecision fills in the decision about a release: the rest of the status, and the gates.
+// fillInDecision fills in the decision about a release: the abort at its deadline, the rest of the status, and the gates.
 func fillInDecision(f facts, t transition, in stepInputs, stages ...outcome) Decision {
-	t = fillInStatus(f, t, in.plugins)
+	t = fillInStatus(f, abortAfterDeadline(f, t), in.plugins)
 	all := joinOutcomes(stages...)
 	all.events = append(all.events, t.events...)
 	all = orderGates(f, t, in, all)

@@ -42,9 +42,9 @@ func UnreachableClusterDecision(s Snapshot, gates release.Gates, message string)
 	}
 }
 
-// FaultDecision returns the decision for a Rollout whose reconciliation failed because of a defect of Serin, before or
+// PanicDecision returns the decision for a Rollout whose reconciliation failed because of a defect of Serin, before or
 // after Next was called. Only its status is known then.
-func FaultDecision(s Snapshot, message string) Decision {
+func PanicDecision(s Snapshot, message string) Decision {
 	return Decision{
 		Status: yieldInQueue(s.Status), Gates: release.Gates{release.NewFailedGate("fault", release.ByUser, message)},
 		Events: []release.Event{{Type: release.Warning, Reason: reasonReconciliation, Message: message, Persistent: true}},

@@ -163,7 +163,6 @@ func fillInStatus(f facts, t transition, plugins pluginPlan) transition {
 		t.status.Serin = withRouterPlugins(t.status.Serin, argov1.RouterPluginsStatus{Number: route.Number})
 	}
 	t.status = recordPodsBeforeReturn(f, t.status)
-	t = abortAfterDeadline(f, t)
 	s := t.status
 	if s.Abort || s.PromoteFull || isPromoted(s) || f.inRollbackWindow {
 		s = withoutAnalyses(s)

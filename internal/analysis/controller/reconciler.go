@@ -73,7 +73,7 @@ func New(parts Parts) *Reconciler {
 		},
 		Recorder: parts.Recorder,
 	}
-	r.frame.ServeLabelled(argov1.InstanceIDLabel, parts.InstanceID, analysis.FaultDecision, func(key types.NamespacedName) {
+	r.frame.ServeLabelled(argov1.InstanceIDLabel, parts.InstanceID, analysis.PanicDecision, func(key types.NamespacedName) {
 		parts.Queries.Forget(key)
 		r.writePacer.forget(key)
 		if parts.Notifications != nil {

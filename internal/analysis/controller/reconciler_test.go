@@ -408,7 +408,7 @@ func TestAPanicIsToldOnTheRun(t *testing.T) {
 		}
 	}
 	status := o.run().Status
-	if !strings.HasPrefix(status.Message, "Fault: Serin failed at this AnalysisRun by a fault of its own (panic: ") || status.Phase != "" || o.writes.Load() != 1 {
+	if !strings.HasPrefix(status.Message, "Fault: Serin could not reconcile this AnalysisRun because of a defect in Serin (panic: ") || status.Phase != "" || o.writes.Load() != 1 {
 		t.Errorf("got %s %q after %d writes", status.Phase, status.Message, o.writes.Load())
 	}
 	o.reconciler.Queries = prober

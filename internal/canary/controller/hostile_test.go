@@ -319,7 +319,7 @@ func TestAPanicAffectsOnlyItsOwnRelease(t *testing.T) {
 		return ""
 	}
 	w.waitFor(t, "the panic is reported", func() (bool, string) { return blocked() != "", "no condition" })
-	if got := blocked(); !strings.HasPrefix(got, "Fault: Serin failed at this release by a fault of its own (panic: runtime error: index out of range") {
+	if got := blocked(); !strings.HasPrefix(got, "Fault: Serin could not reconcile this release because of a defect in Serin (panic: runtime error: index out of range") {
 		t.Errorf("condition %q", got)
 	}
 	w.waitForPhase(t, other, flaggerv1.CanaryPhaseSucceeded)

@@ -63,7 +63,7 @@ func TestACanaryIsReadOnceBeforeTransitionEffects(t *testing.T) {
 				r.newest.RecordVersion(client.ObjectKeyFromObject(test.live), at(test.wrote, moves))
 			}
 			for i, cached := range test.cached {
-				err := r.checkNewest(t.Context(), cached, canary.HasTransitionEffects(cached.Status.Phase))
+				err := r.checkNewest(t.Context(), cached, canary.IsActivePhase(cached.Status.Phase))
 				if got := errors.Is(err, readyourwrites.ErrStale); got != test.behind[i] || err != nil && !got {
 					t.Errorf("version %s: %v, behind should be %t", cached.ResourceVersion, err, test.behind[i])
 				}

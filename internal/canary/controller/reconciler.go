@@ -74,7 +74,7 @@ func New(parts Parts) *Reconciler {
 		New: releases.New, Subresource: true,
 		Serves:          func(*flaggerv1.Canary) bool { return true },
 		ReconcileObject: r.reconcile,
-		ReportPanic:     r.reportFault,
+		ReportPanic:     r.reportPanic,
 		OnNotFound: func(_ context.Context, key types.NamespacedName) (reconcile.Result, error) {
 			r.forget(key)
 			return reconcile.Result{}, nil
@@ -144,7 +144,7 @@ func (r *Reconciler) observeWithMemory(ctx context.Context, object *flaggerv1.Ca
 		return nil, err
 	}
 	if !other.Acts() || canary.IsOwnRelease(object.Status) {
-		if err := r.checkNewest(ctx, object, canary.HasTransitionEffects(object.Status.Phase)); err != nil {
+		if err := r.checkNewest(ctx, object, canary.IsActivePhase(object.Status.Phase)); err != nil {
 			return nil, err
 		}
 	}
@@ -175,15 +175,15 @@ func (r *Reconciler) observeWithMemory(ctx context.Context, object *flaggerv1.Ca
 	return s, nil
 }
 
-// reportFault reports a panic, in the condition Blocked and in an event.
-func (r *Reconciler) reportFault(ctx context.Context, object *flaggerv1.Canary, fault error) error {
+// reportPanic reports a panic, in the condition Blocked and in an event.
+func (r *Reconciler) reportPanic(ctx context.Context, object *flaggerv1.Canary, fault error) error {
 	key, now := client.ObjectKeyFromObject(object), r.Clock.Now()
 	stored := decodeState(object)
 	s := &observation{object: object, stored: stored, snapshot: canary.Snapshot{
 		Now: now, UID: string(object.UID), Generation: object.Generation, Status: *object.Status.DeepCopy(),
 		Plan: canary.Plan{Name: object.Name, Namespace: object.Namespace, Target: object.Spec.TargetRef.Name},
 	}}
-	decision := canary.FaultDecision(s.snapshot, reconciler.PanicMessage("release", fault))
+	decision := canary.PanicDecision(s.snapshot, reconciler.PanicMessage("release", fault))
 	if _, err := r.writeStatus(ctx, s, decision, r.memory.explain(key, decision, s.snapshot, now)); err != nil {
 		return err
 	}

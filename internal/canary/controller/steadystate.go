@@ -104,8 +104,9 @@ func (r read) unchanged(ctx context.Context) bool {
 	return versionOf(object) == r.version
 }
 
-// steadyStateName returns the name of a steady-state effect; false for a transition effect.
-func steadyStateName(effect release.Effect) (name string, ok bool) {
+// recordedEffectName returns the name under which the reads of an effect are recorded; false: the effect is applied in every
+// reconciliation.
+func recordedEffectName(effect release.Effect) (name string, ok bool) {
 	switch effect.(type) {
 	case canary.ServicesExist:
 		return "services", true
@@ -122,7 +123,7 @@ func steadyStateName(effect release.Effect) (name string, ok bool) {
 
 // applyIfNeeded applies an effect, unless it is a steady-state effect that still has nothing to do.
 func (a effectApplier) applyIfNeeded(ctx context.Context, s *observation, effect release.Effect, status flaggerv1.CanaryStatus) error {
-	name, ok := steadyStateName(effect)
+	name, ok := recordedEffectName(effect)
 	if !ok {
 		return a.applyEffect(ctx, s, effect, status)
 	}

@@ -218,9 +218,9 @@ func canaryOutcome(observed ObservedCanary, r *explain.Release, events []string)
 		return Blocked, []string{"A change would be refused: " + withFullStop(observed.Refused)}
 	case userGate != nil && userGate.Verdict == "fail":
 		return Blocked, []string{withFullStop(userGate.Message)}
-	case !canary.HasTransitionEffects(phase) && phase != "" && r.State != release.Idle:
+	case !canary.IsActivePhase(phase) && phase != "" && r.State != release.Idle:
 		return Release, []string{fmt.Sprintf("A release would start: the revision of %s is neither the last released one nor that of the primary. Let Flagger finish it first, or let it start.", r.Target)}
-	case !canary.HasTransitionEffects(phase) && phase != "":
+	case !canary.IsActivePhase(phase) && phase != "":
 		return Adopt, []string{"Adopted unchanged: no release starts, and no pod restarts." + suspendedText(r)}
 	case phase == "" || phase == flaggerv1.CanaryPhaseInitializing:
 		return Continue, []string{"Not initialized yet: Serin would initialize it, as Flagger would."}

@@ -76,7 +76,7 @@ func New(parts Parts) *Reconciler {
 		},
 		Recorder: parts.Recorder,
 	}
-	r.frame.ServeLabelled(argov1.InstanceIDLabel, parts.InstanceID, experiment.FaultDecision, func(key types.NamespacedName) {
+	r.frame.ServeLabelled(argov1.InstanceIDLabel, parts.InstanceID, experiment.PanicDecision, func(key types.NamespacedName) {
 		if parts.Notifications != nil {
 			parts.Notifications.Forget(argov1.ExperimentKind, key)
 		}

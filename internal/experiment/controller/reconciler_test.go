@@ -353,7 +353,7 @@ func TestPanicIsReportedOnExperiment(t *testing.T) {
 	faulty := &panickingClient{Client: b.client, broken: true}
 	b.reconciler.Client = faulty
 	status := b.reconcileTimes(3)
-	if want := "Fault: Serin failed at this Experiment by a fault of its own (a panic whose text is not shown)"; !strings.HasPrefix(status.Message, want) || status.Phase != "" {
+	if want := "Fault: Serin could not reconcile this Experiment because of a defect in Serin (a panic whose text is not shown)"; !strings.HasPrefix(status.Message, want) || status.Phase != "" {
 		t.Errorf("got %s %q", status.Phase, status.Message)
 	}
 	faulty.broken = false

@@ -117,11 +117,11 @@ func (a *applier) applyWorkloadEffect(ctx context.Context, s *observation, effec
 	case rollout.ServiceSelects:
 		return a.managed.selectPods(ctx, s, e)
 	case rollout.ServiceRestored:
-		return a.managed.releaseService(ctx, s.object.Namespace, s.object.Name, e.Service)
+		return a.managed.restoreService(ctx, s.object.Namespace, s.object.Name, e.Service)
 	case rollout.WorkloadScaled:
 		return a.managed.scaleWorkload(ctx, s, e)
 	case rollout.WorkloadRestored:
-		return a.managed.releaseWorkload(ctx, s.object, e.Name)
+		return a.managed.restoreWorkload(ctx, s.object, e.Name)
 	default:
 		return false, fmt.Errorf("unknown effect %T", effect)
 	}

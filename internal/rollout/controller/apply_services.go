@@ -38,8 +38,8 @@ func (m managedObjects) selectPods(ctx context.Context, s *observation, e rollou
 	return writeChanges(ctx, m.client, before, after)
 }
 
-// releaseService removes the fields that Serin added to a Service. A Service that another Rollout manages is not changed.
-func (m managedObjects) releaseService(ctx context.Context, namespace, manager, name string) (bool, error) {
+// restoreService removes the fields that Serin added to a Service. A Service that another Rollout manages is not changed.
+func (m managedObjects) restoreService(ctx context.Context, namespace, manager, name string) (bool, error) {
 	before, err := m.getService(ctx, namespace, name)
 	if err != nil || before == nil || before.GetAnnotations()[argov1.ManagedByAnnotation] != manager {
 		return false, err

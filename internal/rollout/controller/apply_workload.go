@@ -51,9 +51,9 @@ func recordedReplicas(annotations map[string]string) int64 {
 	return replicas
 }
 
-// releaseWorkload restores the replicas of a Deployment: those that it had, or those of the Rollout if these are more. If a
+// restoreWorkload restores the replicas of a Deployment: those that it had, or those of the Rollout if these are more. If a
 // user has scaled it up further, it is not scaled down.
-func (m managedObjects) releaseWorkload(ctx context.Context, owner *argov1.Rollout, name string) (bool, error) {
+func (m managedObjects) restoreWorkload(ctx context.Context, owner *argov1.Rollout, name string) (bool, error) {
 	before := &unstructured.Unstructured{}
 	before.SetGroupVersionKind(deploymentKind)
 	switch err := m.client.Get(ctx, client.ObjectKey{Namespace: owner.Namespace, Name: name}, before); {

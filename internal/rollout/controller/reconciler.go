@@ -1,6 +1,6 @@
 // Package controller is the reconciler of Rollouts. A reconciliation has five stages, which reconcile in reconciler.go calls:
 //
-//   - observe (observe*.go, validate*.go): Observer reads the cluster and returns a snapshot.
+//   - observe (observe*.go, validate*.go): Observer reads the cluster, claims ReplicaSets (claim.go), and returns a snapshot.
 //   - decide (decide.go): package rollout, the state machine, returns a decision for the snapshot.
 //   - apply (apply*.go): applier applies the effects of the decision, in order.
 //   - write (write.go): statusWriter writes the status, if it changes.
@@ -89,7 +89,7 @@ func New(parts Parts) *Reconciler {
 		New: releases.New, Subresource: true,
 		Serves:          func(object *argov1.Rollout) bool { return object.DeletionTimestamp == nil }, // its deletion has an event of its own
 		ReconcileObject: r.reconcile,
-		ReportPanic:     r.reportFault,
+		ReportPanic:     r.reportPanic,
 		OnNotFound:      r.restorer.reconcileGone,
 		Shards:          parts.Shards,
 		Forget: func(key types.NamespacedName) { // the process that holds the shard restores the objects of a deleted Rollout
@@ -218,13 +218,13 @@ func (r *Reconciler) applyDecision(ctx context.Context, s *observation, d rollou
 	return decision, failed, nil
 }
 
-// reportFault reports a panic, in the gates of the status and in an event.
-func (r *Reconciler) reportFault(ctx context.Context, object *argov1.Rollout, fault error) error {
+// reportPanic reports a panic, in the gates of the status and in an event.
+func (r *Reconciler) reportPanic(ctx context.Context, object *argov1.Rollout, fault error) error {
 	s := &observation{object: object, spec: object.Spec, snapshot: rollout.Snapshot{Now: r.Clock.Now(), Status: *object.Status.DeepCopy()}}
 	if err := r.observeFormerRouters(s, nil); err != nil { // the status records them
 		return err
 	}
-	decision := rollout.FaultDecision(s.snapshot, reconciler.PanicMessage(argov1.RolloutKind, fault))
+	decision := rollout.PanicDecision(s.snapshot, reconciler.PanicMessage(argov1.RolloutKind, fault))
 	explanation := r.memory.explain(s, decision)
 	if _, err := r.status.write(ctx, s, decision, explanation, explanation.IsPending()); err != nil {
 		return err

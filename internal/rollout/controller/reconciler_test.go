@@ -507,7 +507,7 @@ func TestAPanicIsReportedOnTheRollout(t *testing.T) {
 	if want := []string{"patch status Rollout cart"}; !slices.Equal(p.writes, want) {
 		t.Errorf("wrote %v, want %v", p.writes, want)
 	}
-	const sentence = "Serin failed at this Rollout by a fault of its own (panic: runtime error: index out of range"
+	const sentence = "Serin could not reconcile this Rollout because of a defect in Serin (panic: runtime error: index out of range"
 	p.waitForEvent("ReconciliationError: " + sentence)
 	if gates := shownGates(p.rollout().Status); len(gates) != 1 || gates[0].Name != "fault" || !strings.HasPrefix(gates[0].Message, sentence) {
 		t.Errorf("gates %+v", gates)

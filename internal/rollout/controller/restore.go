@@ -150,7 +150,7 @@ func (r *restorer) restoreObjects(ctx context.Context, deleted *argov1.Rollout) 
 			return err
 		}
 		for _, name := range namesOf(workloads) {
-			if _, err := r.releaseWorkload(ctx, deleted, name); err != nil {
+			if _, err := r.restoreWorkload(ctx, deleted, name); err != nil {
 				return err
 			}
 		}
@@ -162,7 +162,7 @@ func (r *restorer) restoreObjects(ctx context.Context, deleted *argov1.Rollout) 
 		}
 	}
 	for _, name := range services {
-		if _, err := r.releaseService(ctx, deleted.Namespace, deleted.Name, name); err != nil {
+		if _, err := r.restoreService(ctx, deleted.Namespace, deleted.Name, name); err != nil {
 			return err
 		}
 	}

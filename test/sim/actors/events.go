@@ -70,7 +70,7 @@ func (r *EventRecorder) record(object client.Object) {
 	}
 	key := types.NamespacedName{Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name}
 	r.world.Trace("  %s: %s: %s: %s", key.Name, e.Type, e.Reason, e.Message)
-	if strings.Contains(e.Message, "fault in Serin") || strings.Contains(e.Message, "by a fault of its own") {
+	if strings.Contains(e.Message, "fault in Serin") || strings.Contains(e.Message, "because of a defect in Serin") {
 		r.world.Violate("panic", "%s", e.Message)
 	}
 	r.world.Publish(EventEmitted{Instance: r.instance.Name, Object: key, Type: e.Type, Reason: e.Reason, Message: e.Message})

@@ -245,7 +245,7 @@ var Canaries = []Mutant{
 		"apex moved to a primary that is not ready",
 		"I15",
 		"internal/canary/initialise.go",
-		"\tcase !primary.Ready:\n\t\treturn release.NewWaitingGate(\"primary-ready\", release.ByCluster, primaryMessage(s))\n\tdefault:",
+		"\tcase !primary.Ready:\n\t\treturn release.NewWaitingGate(primaryReadyGate, release.ByCluster, primaryMessage(s))\n\tdefault:",
 		"	default:", 1,
 	},
 	{
@@ -266,7 +266,7 @@ var Canaries = []Mutant{
 		"I16",
 		"internal/canary/deletion.go",
 		"\t\treturn keepStatus(s, gates, effects...)\n\t}\n\teffects = append(effects, UserObjectsRestored{})",
-		"\t\treturn keepStatus(s, gates, append(effects, HasFinalizer{})...)\n\t}\n\teffects = append(effects, UserObjectsRestored{})", 25,
+		"\t\treturn keepStatus(s, gates, append(effects, HasFinalizer{Present: false})...)\n\t}\n\teffects = append(effects, UserObjectsRestored{})", 25,
 	},
 	{
 		"counters of the previous revision",

@@ -13,18 +13,18 @@ import (
 	"github.com/serin-dev/serin/internal/reconciler"
 )
 
-// adopter claims ReplicaSets for Rollouts.
-type adopter struct {
+// replicaSetClaimer claims ReplicaSets for Rollouts.
+type replicaSetClaimer struct {
 	client client.Client
-	// live reads from the API server.
-	live client.Reader
+	// apiReader reads from the API server.
+	apiReader client.Reader
 }
 
 // claimReplicaSets returns the ReplicaSets of a Rollout. Like the controller of Deployments, it adopts ReplicaSets that
 // match the selector and have no controller, and releases its own that no longer match.
-func (a adopter) claimReplicaSets(ctx context.Context, s *observation) ([]*appsv1.ReplicaSet, error) {
+func (c replicaSetClaimer) claimReplicaSets(ctx context.Context, s *observation) ([]*appsv1.ReplicaSet, error) {
 	var own, orphans appsv1.ReplicaSetList
-	if err := a.client.List(ctx, &own, OwnedBy(s.object)...); err != nil {
+	if err := c.client.List(ctx, &own, OwnedBy(s.object)...); err != nil {
 		return nil, fmt.Errorf("list the ReplicaSets of Rollout %s: %w", s.key(), err)
 	}
 	selector, err := metav1.LabelSelectorAsSelector(s.spec.Selector)
@@ -33,7 +33,7 @@ func (a adopter) claimReplicaSets(ctx context.Context, s *observation) ([]*appsv
 	for i := range own.Items {
 		rs := &own.Items[i]
 		if hasSelector && !selector.Matches(labels.Set(rs.Labels)) && rs.DeletionTimestamp == nil {
-			if err := a.release(ctx, s, rs); err != nil {
+			if err := c.removeOwnerReference(ctx, s, rs); err != nil {
 				return nil, err
 			}
 			continue
@@ -43,7 +43,7 @@ func (a adopter) claimReplicaSets(ctx context.Context, s *observation) ([]*appsv
 	if !hasSelector {
 		return sets, nil
 	}
-	err = a.client.List(ctx, &orphans, client.InNamespace(s.object.Namespace), client.MatchingFields{byOwner: noOwner},
+	err = c.client.List(ctx, &orphans, client.InNamespace(s.object.Namespace), client.MatchingFields{byOwner: noOwner},
 		client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, fmt.Errorf("list the ReplicaSets without an owner that Rollout %s selects: %w", s.key(), err)
@@ -52,7 +52,7 @@ func (a adopter) claimReplicaSets(ctx context.Context, s *observation) ([]*appsv
 		if orphans.Items[i].DeletionTimestamp != nil {
 			continue
 		}
-		rs, err := a.adopt(ctx, s, &orphans.Items[i])
+		rs, err := c.adopt(ctx, s, &orphans.Items[i])
 		if err != nil {
 			return nil, err
 		}
@@ -63,9 +63,9 @@ func (a adopter) claimReplicaSets(ctx context.Context, s *observation) ([]*appsv
 
 // adopt makes the Rollout the controller of a ReplicaSet. It reads the Rollout from the API server, because a cache may have
 // one that was deleted, or that was replaced by another one of the same name.
-func (a adopter) adopt(ctx context.Context, s *observation, orphan *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
+func (c replicaSetClaimer) adopt(ctx context.Context, s *observation, orphan *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
 	live := &argov1.Rollout{}
-	if err := a.live.Get(ctx, s.key(), live); err != nil {
+	if err := c.apiReader.Get(ctx, s.key(), live); err != nil {
 		return nil, fmt.Errorf("verify that Rollout %s still exists: %w", s.key(), err)
 	}
 	if live.UID != s.object.UID || live.DeletionTimestamp != nil {
@@ -73,12 +73,12 @@ func (a adopter) adopt(ctx context.Context, s *observation, orphan *appsv1.Repli
 	}
 	adopted := orphan.DeepCopy()
 	adopted.OwnerReferences = append(adopted.OwnerReferences, *metav1.NewControllerRef(s.object, argov1.SchemeGroupVersion.WithKind(argov1.RolloutKind)))
-	_, err := writeChanges(ctx, a.client, orphan, adopted)
+	_, err := writeChanges(ctx, c.client, orphan, adopted)
 	return adopted, err
 }
 
-// release removes the owner reference to the Rollout from a ReplicaSet.
-func (a adopter) release(ctx context.Context, s *observation, rs *appsv1.ReplicaSet) error {
+// removeOwnerReference removes the owner reference to the Rollout from a ReplicaSet.
+func (c replicaSetClaimer) removeOwnerReference(ctx context.Context, s *observation, rs *appsv1.ReplicaSet) error {
 	released := rs.DeepCopy()
 	released.OwnerReferences = nil
 	for _, owner := range rs.OwnerReferences {
@@ -86,6 +86,6 @@ func (a adopter) release(ctx context.Context, s *observation, rs *appsv1.Replica
 			released.OwnerReferences = append(released.OwnerReferences, owner)
 		}
 	}
-	_, err := writeChanges(ctx, a.client, rs, released)
+	_, err := writeChanges(ctx, c.client, rs, released)
 	return err
 }
