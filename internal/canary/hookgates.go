@@ -190,7 +190,7 @@ func refusedHooksCalledAt(s Snapshot) (time.Time, bool) {
 	return calledAt.Time, true
 }
 
-// callRefusedHooksFrom returns the time from which those hooks may be called again, one window after the last call; zero: at once.
+// callRefusedHooksFrom returns the time from which the hooks that refused may be called again, one window after the last call; zero: at once.
 // A recorded call in the future, from a clock that was set back, counts as a call now.
 func callRefusedHooksFrom(s Snapshot) time.Time {
 	calledAt, ok := refusedHooksCalledAt(s)

@@ -71,8 +71,8 @@ func idleDecision(s Snapshot) Decision {
 	return d
 }
 
-// withTrafficRescue routes such traffic to the primary, in addition to the decision about an idle release. This is the only
-// case in which Serin changes the weight of an idle release.
+// withTrafficRescue routes all traffic to the primary if the target has no pods, in addition to the decision about an idle release.
+// This is the only case in which Serin changes the weight of an idle release.
 func withTrafficRescue(s Snapshot, d Decision) Decision {
 	if !sendsTrafficToEmptyTarget(s) || slices.ContainsFunc(d.Effects, removesCanaryTraffic) {
 		return d

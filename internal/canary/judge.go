@@ -45,8 +45,8 @@ func evaluateCheck(check Check, value float64) checkResult {
 	}
 }
 
-// JudgeValue compares a value with the bounds of a check, and returns both formatted for users.
-func JudgeValue(check Check, value float64) (ok bool, formatted, limit string) {
+// EvaluateValue compares a value with the bounds of a check, and returns both formatted for users.
+func EvaluateValue(check Check, value float64) (ok bool, formatted, limit string) {
 	result := evaluateCheck(check, value)
 	return result.ok, result.value, result.limit
 }

@@ -1,7 +1,6 @@
 package canary
 
 import (
-	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -15,11 +14,11 @@ import (
 
 // Defaults that the API documentation promises.
 const (
-	DefaultInterval       = 60 * time.Second
-	DefaultDeadline       = 600 * time.Second
-	DefaultMetricInterval = "1m" // range of a metric's query
-	// KubernetesIterations is used where the provider cannot shift weights and the spec has no iterations.
-	KubernetesIterations = 10
+	defaultInterval       = 60 * time.Second
+	defaultDeadline       = 600 * time.Second
+	defaultMetricInterval = "1m" // range of a metric's query
+	// kubernetesIterations is used where the provider cannot shift weights and the spec has no iterations.
+	kubernetesIterations = 10
 )
 
 // Settings are the administrator's settings for all plans.
@@ -54,16 +53,13 @@ type Features struct {
 
 // NewPlan returns the plan of a Canary. It accepts every spec; ValidationErrors describes the settings that can never work.
 func NewPlan(c *flaggerv1.Canary, settings Settings) Plan {
-	analysis := c.Spec.Analysis
-	if analysis == nil {
-		analysis = c.Spec.CanaryAnalysis
-	}
+	analysis := c.Spec.EffectiveAnalysis()
 	p := Plan{
 		Name: c.Name, Namespace: c.Namespace,
 		Kind: c.Spec.TargetRef.Kind, Target: c.Spec.TargetRef.Name, Knative: c.Spec.TargetRef.Knative(),
-		Apex:     cmp.Or(c.Spec.Service.Name, c.Spec.TargetRef.Name),
+		Apex:     c.Spec.ApexName(),
 		Provider: c.Spec.Provider,
-		Deadline: DefaultDeadline, Drain: settings.Drain,
+		Deadline: defaultDeadline, Drain: settings.Drain,
 		SkipAnalysis: c.Spec.SkipAnalysis || analysis == nil, NoAnalysis: analysis == nil, Suspended: c.Spec.Suspend, RevertOnDeletion: c.Spec.RevertOnDeletion,
 	}
 	if p.Provider == "" {
@@ -124,7 +120,7 @@ func (p *Plan) checkServiceMatch(matches []flaggerv1.HTTPMatchRequest, features 
 func analysisInterval(interval string, minimum time.Duration) (time.Duration, bool) {
 	d, err := time.ParseDuration(interval)
 	if err != nil || d <= 0 {
-		d = DefaultInterval
+		d = defaultInterval
 	}
 	return max(d, minimum), d < minimum
 }
@@ -147,7 +143,7 @@ func (p *Plan) checkDurations(analysis *flaggerv1.CanaryAnalysis) {
 	anything := func(time.Duration) bool { return true }
 	check("spec.analysis.interval", analysis.Interval, fmt.Sprintf("%ds is used", int(p.Interval.Seconds())), isPositive)
 	for i, metric := range analysis.Metrics {
-		check(fmt.Sprintf("spec.analysis.metrics[%d].interval", i), metric.Interval, DefaultMetricInterval+" is used", anything)
+		check(fmt.Sprintf("spec.analysis.metrics[%d].interval", i), metric.Interval, defaultMetricInterval+" is used", anything)
 	}
 	for i, hook := range analysis.Webhooks {
 		check(fmt.Sprintf("spec.analysis.webhooks[%d].timeout", i), hook.Timeout, "each call fails", anything)
@@ -181,9 +177,9 @@ func (p *Plan) readStrategy(analysis *flaggerv1.CanaryAnalysis, features Feature
 			p.addWarning("spec.analysis.match", "A/B testing is not supported when using the kubernetes provider")
 		}
 		if p.Iterations < 1 {
-			p.Iterations = KubernetesIterations
+			p.Iterations = kubernetesIterations
 			p.addWarning("spec.analysis", "Progressive traffic is not supported when using the kubernetes provider")
-			p.addWarning("spec.analysis", "Setting canaryAnalysis.iterations: %d", KubernetesIterations)
+			p.addWarning("spec.analysis", "Setting canaryAnalysis.iterations: %d", kubernetesIterations)
 		}
 	}
 	switch {
@@ -266,7 +262,7 @@ func (p *Plan) readChecks(analysis *flaggerv1.CanaryAnalysis) {
 	for i, metric := range analysis.Metrics {
 		check := Check{Index: i, Metric: metric, Interval: metric.Interval}
 		if _, err := time.ParseDuration(check.Interval); err != nil {
-			check.Interval = DefaultMetricInterval
+			check.Interval = defaultMetricInterval
 		}
 		name, builtin := canonicalMetric(metric.Name)
 		// The legacy names mean a builtin metric only if the entry has no query of its own; the documented names always do.

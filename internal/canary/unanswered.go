@@ -86,7 +86,7 @@ func unansweredCondition(s Snapshot, d Decision) (condition *flaggerv1.CanaryCon
 // maxReason bounds the reported part of an error, in bytes.
 const maxReason = 200
 
-// silentServiceCondition is the condition about the service that a gate queries; query is the ID of the query.
+// silentServiceCondition is the condition about the service that a gate queries; queryID is the ID of the query.
 func silentServiceCondition(s Snapshot, gate release.Gate, queryID, observation string) *flaggerv1.CanaryCondition {
 	c := &flaggerv1.CanaryCondition{Type: flaggerv1.ConditionUnanswered, Status: corev1.ConditionTrue, Reason: unansweredReason(s, gate.Name)}
 	if i := slices.IndexFunc(s.Plan.Checks, func(check Check) bool { return metricQuery(s, check).ID == queryID }); i >= 0 {

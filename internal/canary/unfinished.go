@@ -67,8 +67,8 @@ func promotionCompletable(s Snapshot) bool {
 	return s.primaryUnpromoted() && s.isRouteObserved() && s.currentWeight() > 0 && target.Found && target.Revision != s.pinnedRevision() && s.primaryReachable()
 }
 
-// withdrawTraffic routes that traffic to the primary before the release of the new revision starts, so that this revision, too,
-// receives its traffic step by step.
+// withdrawTraffic routes the traffic of a replaced target to the primary before the release of the new revision starts, so that this
+// revision, too, receives its traffic step by step.
 func withdrawTraffic(s Snapshot) Decision {
 	e := s.edit().addEffects(steadyStateEffects(s)...).addEffects(TrafficWeight{}).addStamps(release.StampTrafficEnded)
 	e.status.CanaryWeight = 0
@@ -107,7 +107,7 @@ func primaryBecameReady(s Snapshot) bool {
 	return s.primaryUnpromoted() && s.serin().Unfinished != nil && !inheritsTraffic(s) && !s.primaryHasNewTemplate() && primary.Ready && primary.canServe()
 }
 
-// recordPrimary records the revision of such a primary.
+// recordPrimary records the revision of a primary that became ready late.
 func recordPrimary(s Snapshot) Decision {
 	e := s.edit().addEffects(steadyStateEffects(s)...)
 	recordRepairedPrimary(e)

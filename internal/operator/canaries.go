@@ -33,7 +33,7 @@ import (
 func (p process) serveCanaries(ctx context.Context) error {
 	mgr, f := p.mgr, p.flags
 	if p.queue.Limits() {
-		if err := controller.IndexPlaces(ctx, mgr.GetFieldIndexer()); err != nil {
+		if err := controller.IndexQueueEntries(ctx, mgr.GetFieldIndexer()); err != nil {
 			return err
 		}
 	}

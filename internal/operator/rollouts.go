@@ -138,7 +138,7 @@ func (p process) newRolloutCluster(ctx context.Context) (cluster.Cluster, error)
 		}
 	}
 	if p.queue.Limits() {
-		if err := controller.IndexPlaces(ctx, own.GetFieldIndexer()); err != nil {
+		if err := controller.IndexQueueEntries(ctx, own.GetFieldIndexer()); err != nil {
 			return nil, err
 		}
 	}

@@ -186,6 +186,18 @@ func (f *Frame[O, S]) RetryLater(ctx context.Context, key types.NamespacedName, 
 	return reconcile.Result{RequeueAfter: RequeueDelay(now, f.RetryAt(key, LostRace, now))}, nil
 }
 
+// Requeue ends a reconciliation: the next one is at wake, at explainAt, or at retryAt, whichever comes first; zero times do not count.
+// A status that was written explains the wait, and its event replaces a wake that is due at now, the time of the observation.
+func (f *Frame[O, S]) Requeue(now, wake, explainAt, retryAt time.Time, written bool) reconcile.Result {
+	if written {
+		explainAt = time.Time{}
+		if !wake.After(now) {
+			wake = time.Time{}
+		}
+	}
+	return reconcile.Result{RequeueAfter: RequeueDelay(f.Clock.Now(), Earliest(wake, explainAt, retryAt))}
+}
+
 // AcquisitionKeys returns the objects whose shards this process has acquired, and which it has reconciled since.
 func (f *Frame[O, S]) AcquisitionKeys() []types.NamespacedName { return f.acquisitions.keys() }
 

@@ -159,7 +159,7 @@ func (m *Memory[E]) WaitingGate(key types.NamespacedName, gates release.Gates) t
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	name := GateName(*first)
+	name := gateName(*first)
 	return telemetry.WaitingGate{Name: name, Opener: first.Opener, Since: m.entry(key).waits[name].since}
 }
 
@@ -206,13 +206,13 @@ func (n nameCounter) unique(name string) string {
 	return name
 }
 
-// GateName returns the name of a gate in a status.
-func GateName(gate release.Gate) string { return release.Truncate(gate.Name, MaxGateName) }
+// gateName returns the name of a gate in a status.
+func gateName(gate release.Gate) string { return release.Truncate(gate.Name, MaxGateName) }
 
 // statusGate converts a gate to its form in a status, without Since.
 func statusGate(gate release.Gate) StatusGate {
 	out := StatusGate{
-		Name: GateName(gate), Verdict: string(gate.Verdict), Message: release.Truncate(gate.Message, MaxGateMessage), Opener: string(gate.Opener),
+		Name: gateName(gate), Verdict: string(gate.Verdict), Message: release.Truncate(gate.Message, MaxGateMessage), Opener: string(gate.Opener),
 		Value: release.Truncate(gate.Value, MaxGateMessage), Limit: release.Truncate(gate.Limit, MaxGateMessage), Query: release.Truncate(gate.Query, MaxGateQuery),
 	}
 	if !gate.Until.IsZero() {

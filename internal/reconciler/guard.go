@@ -48,13 +48,13 @@ type Guard struct {
 	backoffs map[types.NamespacedName]*Backoff
 }
 
-// PanicReporter reports a panic in the reconciliation of a release to its user.
-type PanicReporter func(ctx context.Context, key types.NamespacedName, cause error) error
+// panicReporter reports a panic in the reconciliation of a release to its user.
+type panicReporter func(ctx context.Context, key types.NamespacedName, cause error) error
 
 // Run calls reconcileKey. After a panic it logs and reports the panic, and schedules a retry whose delay grows with each
 // consecutive panic. reportPanic may panic for the same cause, which is only logged.
 func (g *Guard) Run(
-	ctx context.Context, clk clock.PassiveClock, key types.NamespacedName, reportPanic PanicReporter,
+	ctx context.Context, clk clock.PassiveClock, key types.NamespacedName, reportPanic panicReporter,
 	reconcileKey func(context.Context, types.NamespacedName) (reconcile.Result, error),
 ) (result reconcile.Result, err error) {
 	defer func() {
@@ -75,7 +75,7 @@ func (g *Guard) Run(
 }
 
 // callReporter calls reportPanic and returns a panic in it as an error.
-func callReporter(ctx context.Context, key types.NamespacedName, cause error, reportPanic PanicReporter) (err error) {
+func callReporter(ctx context.Context, key types.NamespacedName, cause error, reportPanic panicReporter) (err error) {
 	defer func() {
 		if recovered := recover(); recovered != nil {
 			err = telemetry.PanicError(recovered)

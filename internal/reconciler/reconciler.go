@@ -31,9 +31,9 @@ const (
 	maxRetry   = 30 * time.Second
 )
 
-// RateLimiter returns the rate limiter of a controller's queue, unless the controller has one of its own. The default of the
+// rateLimiter returns the rate limiter of a controller's queue, unless the controller has one of its own. The default of the
 // library also limits all releases together to ten retries per second, so that broken releases would delay the others.
-func RateLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
+func rateLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, maxRetry)
 }
 
@@ -41,7 +41,7 @@ func RateLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
 // the library covers the code around it.
 func Options(r reconcile.Reconciler, workers int) controller.Options {
 	return controller.Options{
-		Reconciler: r, MaxConcurrentReconciles: workers, ReconciliationTimeout: reconciliationTimeout, RateLimiter: RateLimiter(), RecoverPanic: new(true),
+		Reconciler: r, MaxConcurrentReconciles: workers, ReconciliationTimeout: reconciliationTimeout, RateLimiter: rateLimiter(), RecoverPanic: new(true),
 	}
 }
 

@@ -50,8 +50,8 @@ func (k Releases[O]) Index(ctx context.Context, indexer client.FieldIndexer) err
 	return nil
 }
 
-// Queued returns the kind for the queue. indexed is true for a reader with the index.
-func (k Releases[O]) Queued(reader client.Reader, indexed bool) queue.Kind {
+// QueueKind returns the kind for the queue. indexed is true for a reader with the index.
+func (k Releases[O]) QueueKind(reader client.Reader, indexed bool) queue.Kind {
 	return queue.Kind{
 		Name: k.Kind,
 		List: func(ctx context.Context, namespace string) ([]queue.StoredEntry, error) {

@@ -16,7 +16,7 @@ import (
 )
 
 // Simple is a Frame for a kind whose status is part of the object and whose only reports are Kubernetes events. Its only state
-// are the ongoing events.
+// is the record of ongoing events.
 type Simple[O client.Object, S any] struct {
 	Frame[O, S]
 	Recorder *telemetry.Recorder

@@ -38,14 +38,14 @@ func advanceCanaryStrategy(f facts, in stepInputs, status argov1.RolloutStatus) 
 }
 
 // abortFailedCanary aborts a release whose step or background analysis failed.
-func abortFailedCanary(f facts, step StepState, a analyses, t transition) transition {
+func abortFailedCanary(f facts, step stepState, a analyses, t transition) transition {
 	s := t.status
 	if s.StableRS == "" || isPromoted(s) || s.PromoteFull || f.inRollbackWindow {
 		return t
 	}
 	cause, failed := "", false
 	if _, stepping := pods.StepAt(f.steps(), s.CurrentStepIndex); stepping {
-		cause, failed = StepAbortCause(step)
+		cause, failed = stepAbortCause(step)
 	}
 	if !failed {
 		cause, failed = a.background.failureCause("Background analysis phase error/failed")
@@ -97,21 +97,21 @@ func recordAnalyses(s argov1.RolloutStatus, a analyses) argov1.RolloutStatus {
 	return s
 }
 
-func (r *RunResult) isPlanned() bool { return r != nil && r.Planned }
+func (r *runResult) isPlanned() bool { return r != nil && r.Planned }
 
-func (r *RunResult) toStatus() *argov1.RolloutAnalysisRunStatus {
+func (r *runResult) toStatus() *argov1.RolloutAnalysisRunStatus {
 	if r == nil {
 		return nil
 	}
 	return &argov1.RolloutAnalysisRunStatus{Name: r.Name, Status: r.Phase, Message: r.Message}
 }
 
-func (r *RunResult) isInconclusive() bool {
+func (r *runResult) isInconclusive() bool {
 	return r != nil && r.Phase == argov1.AnalysisPhaseInconclusive
 }
 
 // withStepPauses returns the status with the pauses that start now.
-func withStepPauses(f facts, state StepState, a analyses, s argov1.RolloutStatus) argov1.RolloutStatus {
+func withStepPauses(f facts, state stepState, a analyses, s argov1.RolloutStatus) argov1.RolloutStatus {
 	if isPromoted(s) || f.Spec.Paused {
 		return s
 	}
@@ -132,11 +132,11 @@ func withStepPauses(f facts, state StepState, a analyses, s argov1.RolloutStatus
 
 // completeStep continues with the next step when all gates of the current step pass. While spec.paused is true, or a
 // template cannot be read, no step is completed.
-func completeStep(f facts, state StepState, t transition) transition {
+func completeStep(f facts, state stepState, t transition) transition {
 	s := t.status
 	step, ok := pods.StepAt(f.steps(), s.CurrentStepIndex)
 	evaluated := ok && f.Status.CurrentStepIndex != nil && *f.Status.CurrentStepIndex == *s.CurrentStepIndex
-	if !evaluated || f.Spec.Paused || f.UnreadableTemplate != "" || isPromoted(s) || EvaluateStepGates(state).Verdict() != release.Pass {
+	if !evaluated || f.Spec.Paused || f.UnreadableTemplate != "" || isPromoted(s) || evaluateStepGates(state).Verdict() != release.Pass {
 		return t
 	}
 	if awaitsUserDecision(s) {

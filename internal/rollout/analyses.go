@@ -21,7 +21,7 @@ type analyses struct {
 	outcome
 	// step and experiment belong to the current step, background runs during all steps. pre and post run before and after
 	// the switch of a blue-green release.
-	step, experiment, background, pre, post *RunResult
+	step, experiment, background, pre, post *runResult
 }
 
 // planAnalyses starts the analyses and the experiment that are due now, terminates all others, and deletes those that
@@ -34,7 +34,7 @@ func planAnalyses(f facts, deleted []string) analyses {
 		a = planBlueGreenAnalyses(f)
 	}
 	var runs, experiments []string
-	for _, result := range []*RunResult{a.step, a.background, a.pre, a.post} {
+	for _, result := range []*runResult{a.step, a.background, a.pre, a.post} {
 		if result != nil {
 			runs = append(runs, result.Name)
 		}
@@ -113,14 +113,14 @@ func planBlueGreenAnalyses(f facts) analyses {
 
 // resultOfRecordedRun returns the result of the AnalysisRun that a status names: of the run itself, or the recorded
 // result if the run was deleted.
-func resultOfRecordedRun(f facts, status *argov1.RolloutAnalysisRunStatus) *RunResult {
+func resultOfRecordedRun(f facts, status *argov1.RolloutAnalysisRunStatus) *runResult {
 	if status == nil {
 		return nil
 	}
 	if run := findAnalysisRun(f, status.Name); run != nil && !run.Deleting {
 		return run.analysisResult()
 	}
-	return &RunResult{Name: status.Name, Phase: status.Status, Message: status.Message}
+	return &runResult{Name: status.Name, Phase: status.Status, Message: status.Message}
 }
 
 // isBackgroundAnalysisDue reports whether the release has reached the step with which the background analysis starts.
@@ -141,7 +141,7 @@ type analysisRequest struct {
 
 // ensureAnalysisRun returns the result of an analysis. If no run is current, it creates one, or uses one that was
 // created for this purpose but not recorded in the status.
-func ensureAnalysisRun(f facts, r analysisRequest) (*RunResult, outcome) {
+func ensureAnalysisRun(f facts, r analysisRequest) (*runResult, outcome) {
 	var current *AnalysisRun
 	if r.recordedRun != nil {
 		current = findAnalysisRun(f, r.recordedRun.Name)
@@ -160,9 +160,9 @@ func ensureAnalysisRun(f facts, r analysisRequest) (*RunResult, outcome) {
 	}
 	if name := recordedRunName(f, r); name != "" {
 		if f.UnreadableTemplate != "" {
-			return &RunResult{Name: name}, outcome{}
+			return &runResult{Name: name}, outcome{}
 		}
-		return &RunResult{Name: name}, outcome{trafficEffects: []release.Effect{AnalysisRunExists{
+		return &runResult{Name: name}, outcome{trafficEffects: []release.Effect{AnalysisRunExists{
 			Name: name, Hash: f.Hash, Revision: f.new.Revision, Type: r.kind, Step: r.step, Analysis: r.analysis,
 			LatestHash: f.new.Hash, StableHash: f.stable.Hash,
 		}}}
@@ -174,7 +174,7 @@ func ensureAnalysisRun(f facts, r analysisRequest) (*RunResult, outcome) {
 	}
 	// The status records the name before the run is created. Otherwise, another run would be created each time the status
 	// cannot be written.
-	return &RunResult{Name: name, Planned: true}, outcome{}
+	return &runResult{Name: name, Planned: true}, outcome{}
 }
 
 // recordedRunName returns the name that the status records for the run of a request, and that no run has yet; "": there is none.
@@ -248,8 +248,8 @@ func findAnalysisRun(f facts, name string) *AnalysisRun {
 	return nil
 }
 
-func (r AnalysisRun) analysisResult() *RunResult {
-	return &RunResult{Name: r.Name, Phase: r.Phase, Message: r.Message, Metric: r.Metric}
+func (r AnalysisRun) analysisResult() *runResult {
+	return &runResult{Name: r.Name, Phase: r.Phase, Message: r.Message, Metric: r.Metric}
 }
 
 // shouldRepeatAnalysis reports whether a completed analysis is repeated: the user ended the pause that an inconclusive
@@ -273,25 +273,25 @@ func findRecordedExperiment(f facts) *Experiment {
 }
 
 // ensureExperiment returns the result of the Experiment of a step. If no Experiment is current, it creates one.
-func ensureExperiment(f facts, step argov1.RolloutExperimentStep, index int32) (*RunResult, outcome) {
+func ensureExperiment(f facts, step argov1.RolloutExperimentStep, index int32) (*runResult, outcome) {
 	base := fmt.Sprintf("%s-%s-%d-%d", f.Name, f.Hash, f.new.Revision, index)
 	current := findRecordedExperiment(f)
 	if current != nil && !isExperimentOfStep(f, *current, index) {
 		current = nil
 	}
 	if current != nil && (!shouldRepeatAnalysis(f, current.Phase) || hasPauseReason(f.Status, argov1.PauseReasonInconclusiveExperiment)) {
-		return &RunResult{Name: current.Name, Phase: current.Phase, Message: current.Message}, outcome{}
+		return &runResult{Name: current.Name, Phase: current.Phase, Message: current.Message}, outcome{}
 	}
 	for _, e := range f.Experiments { // including one with a numbered name
 		if isExperimentOfStep(f, e, index) && e.Hash == f.Hash && !e.Phase.Completed() && !e.Terminated && !e.Deleting {
-			return &RunResult{Name: e.Name, Phase: e.Phase, Message: e.Message}, outcome{}
+			return &runResult{Name: e.Name, Phase: e.Phase, Message: e.Message}, outcome{}
 		}
 	}
 	if name := recordedExperimentName(f, base); name != "" {
 		if f.UnreadableTemplate != "" {
-			return &RunResult{Name: name}, outcome{}
+			return &runResult{Name: name}, outcome{}
 		}
-		return &RunResult{Name: name}, outcome{trafficEffects: []release.Effect{ExperimentExists{
+		return &runResult{Name: name}, outcome{trafficEffects: []release.Effect{ExperimentExists{
 			Name: name, Hash: f.Hash, Revision: f.new.Revision, Step: step, Canary: f.new.Name, Stable: f.stable.Name,
 		}}}
 	}
@@ -299,7 +299,7 @@ func ensureExperiment(f facts, step argov1.RolloutExperimentStep, index int32) (
 	for i := 1; hasExperiment(f, name); i++ {
 		name = fmt.Sprintf("%s-%d", base, i)
 	}
-	return &RunResult{Name: name, Planned: true}, outcome{} // as an AnalysisRun
+	return &runResult{Name: name, Planned: true}, outcome{} // as an AnalysisRun
 }
 
 // recordedExperimentName returns the name that the status records for the Experiment of a step, and that no Experiment has yet; "":
@@ -395,7 +395,7 @@ func (q *historyQuota) takeExceeds(phase argov1.AnalysisPhase) bool {
 }
 
 // reportAnalysisPhase returns the event about a new phase of an AnalysisRun.
-func reportAnalysisPhase(kind string, previous *argov1.RolloutAnalysisRunStatus, result *RunResult) outcome {
+func reportAnalysisPhase(kind string, previous *argov1.RolloutAnalysisRunStatus, result *runResult) outcome {
 	if result == nil || result.Phase == "" {
 		return outcome{}
 	}

@@ -218,7 +218,7 @@ func advanceBlueGreenStrategy(f facts, a analyses, status argov1.RolloutStatus) 
 	if t.status.Abort || isPromoted(t.status) {
 		return t
 	}
-	for _, result := range []*RunResult{a.pre, a.post} {
+	for _, result := range []*runResult{a.pre, a.post} {
 		if result != nil && result.Phase == argov1.AnalysisPhaseInconclusive && !shouldSkipAnalyses(f) {
 			t.status = withPause(f, t.status, argov1.PauseReasonInconclusiveAnalysis)
 		}
@@ -233,7 +233,7 @@ func abortFailedBlueGreen(f facts, a analyses, t transition) transition {
 		return t
 	}
 	for _, analysis := range []struct {
-		result *RunResult
+		result *runResult
 		text   string
 	}{
 		{a.pre, "Blue/green pre-promotion analysis phase error/failed"},

@@ -32,12 +32,12 @@ type stepInputs struct {
 }
 
 // newStepState returns the state of the current step.
-func newStepState(f facts, in stepInputs) StepState {
+func newStepState(f facts, in stepInputs) stepState {
 	step, _ := pods.StepAt(f.steps(), f.Status.CurrentStepIndex)
 	t := in.route
-	v := StepState{
+	v := stepState{
 		Now: f.Now, Index: valueOr(f.Status.CurrentStepIndex, 0), Total: int32(len(f.steps())), //nolint:gosec // a list in one object
-		Step: step, Status: f.Status, Pods: stepPods(f), PluginGate: in.plugins.gate,
+		Step: step, Status: f.Status, Pods: countStepPods(f), PluginGate: in.plugins.gate,
 		Run: in.runs.step, Experiment: in.runs.experiment, RoutePlanned: t.weights != nil, WeightShortfall: t.shortfall, CanaryEndpointsGate: t.canaryEndpointsGate, RouterGate: t.routerGate,
 		RouterPluginGate: t.plugins.pendingGate(),
 	}
@@ -50,13 +50,13 @@ func newStepState(f facts, in stepInputs) StepState {
 	return v
 }
 
-func stepPods(f facts) StepPods {
+func countStepPods(f facts) stepPods {
 	c := f.Spec.Strategy.Canary
 	if c == nil {
-		return StepPods{}
+		return stepPods{}
 	}
 	desired, _ := replicaCounts(f, nil)
-	p := StepPods{
+	p := stepPods{
 		Threshold: c.ReplicaProgressThreshold, New: f.new.podNumbers(), DesiredNew: desired.Canary, WithoutRouter: c.TrafficRouting == nil,
 		StableCountFixed:   f.hasDistinctStable() && (!f.usesRouter() || !c.DynamicStableScale),
 		StableSpecReplicas: f.stable.SpecReplicas, StableReplicas: f.stable.Replicas, DesiredStable: desired.Stable,

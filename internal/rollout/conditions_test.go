@@ -144,7 +144,7 @@ func TestPhaseFollowsFromSpecAndStatus(t *testing.T) {
 		{"switched, analysed", []change{toBlueGreen, notPromoted, analysed(argov1.AnalysisPhaseRunning)}, "Progressing waiting for analysis to complete"},
 		{"switched, analysis done", []change{toBlueGreen, notPromoted, analysed(argov1.AnalysisPhaseSuccessful)}, "Progressing waiting for post-promotion verification to complete"},
 	} {
-		phase, message := PhaseOf(desiredState(test.changes...))
+		phase, message := phaseOf(desiredState(test.changes...))
 		if got := string(phase) + " " + message; got != test.want {
 			t.Errorf("%s: %s, want %s", test.name, got, test.want)
 		}
@@ -314,39 +314,39 @@ func TestProgressDeadlineDoesNotRunDuringWaits(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name   string
-		change func(*ProgressDeadline)
+		change func(*progressDeadline)
 		late   bool // 1 s after the deadline of 10 minutes
 	}{
-		{"no progress", func(*ProgressDeadline) {}, true},
-		{"a longer deadline", func(d *ProgressDeadline) { d.Spec.ProgressDeadlineSeconds = new(int32(3600)) }, false},
-		{"never progressed", func(d *ProgressDeadline) { d.Status.Conditions = nil }, false},
-		{"aborted", func(d *ProgressDeadline) { d.Status.Conditions = progress(reasonAborted) }, false},
-		{"abort asked for", func(d *ProgressDeadline) { d.Status.Abort = true }, false},
-		{"paused", func(d *ProgressDeadline) { d.Status.Conditions = progress(reasonPaused) }, false},
-		{"paused, progress older", func(d *ProgressDeadline) {
+		{"no progress", func(*progressDeadline) {}, true},
+		{"a longer deadline", func(d *progressDeadline) { d.Spec.ProgressDeadlineSeconds = new(int32(3600)) }, false},
+		{"never progressed", func(d *progressDeadline) { d.Status.Conditions = nil }, false},
+		{"aborted", func(d *progressDeadline) { d.Status.Conditions = progress(reasonAborted) }, false},
+		{"abort asked for", func(d *progressDeadline) { d.Status.Abort = true }, false},
+		{"paused", func(d *progressDeadline) { d.Status.Conditions = progress(reasonPaused) }, false},
+		{"paused, progress older", func(d *progressDeadline) {
 			d.Status.Conditions = progress(reasonUpdated).withCondition(pausedCondition(true), noon)
 		}, false},
-		{"was paused", func(d *ProgressDeadline) {
+		{"was paused", func(d *progressDeadline) {
 			d.Status.Conditions = progress(reasonUpdated).withCondition(pausedCondition(false), noon)
 		}, true},
-		{"waits out a delay", func(d *ProgressDeadline) { d.ScaleDownPending = true }, false},
-		{"in a pause step", func(d *ProgressDeadline) {
+		{"waits out a delay", func(d *progressDeadline) { d.ScaleDownPending = true }, false},
+		{"in a pause step", func(d *progressDeadline) {
 			d.Spec.Strategy.Canary.Steps[0] = argov1.CanaryStep{Pause: &argov1.RolloutPause{}}
 		}, false},
-		{"in an analysis", func(d *ProgressDeadline) {
+		{"in an analysis", func(d *progressDeadline) {
 			d.Spec.Strategy.Canary.Steps[0] = argov1.CanaryStep{Analysis: &argov1.RolloutAnalysis{}}
 		}, false},
-		{"in an experiment", func(d *ProgressDeadline) {
+		{"in an experiment", func(d *progressDeadline) {
 			d.Spec.Strategy.Canary.Steps[0] = argov1.CanaryStep{Experiment: &argov1.RolloutExperimentStep{}}
 		}, false},
-		{"in a plugin step", func(d *ProgressDeadline) {
+		{"in a plugin step", func(d *progressDeadline) {
 			d.Spec.Strategy.Canary.Steps[0] = argov1.CanaryStep{Plugin: &argov1.PluginStep{}}
 		}, true},
-		{"in a scale step", func(d *ProgressDeadline) { d.Spec.Strategy.Canary.Steps[0] = scaleTo(1) }, true},
+		{"in a scale step", func(d *progressDeadline) { d.Spec.Strategy.Canary.Steps[0] = scaleTo(1) }, true},
 	} {
 		spec, status := desiredState()
 		status.Conditions, status.CurrentStepIndex = progress(reasonUpdated), new(int32(0))
-		d := ProgressDeadline{Now: after(601), Spec: spec, Status: status}
+		d := progressDeadline{Now: after(601), Spec: spec, Status: status}
 		test.change(&d)
 		if got := d.IsExceeded(); got != test.late {
 			t.Errorf("%s: timed out %v, want %v", test.name, got, test.late)
@@ -356,7 +356,7 @@ func TestProgressDeadlineDoesNotRunDuringWaits(t *testing.T) {
 			t.Errorf("%s: timed out at the moment itself", test.name)
 		}
 	}
-	late := ProgressDeadline{Now: noon, Status: argov1.RolloutStatus{Conditions: progress(reasonDeadlineExceeded)}}
+	late := progressDeadline{Now: noon, Status: argov1.RolloutStatus{Conditions: progress(reasonDeadlineExceeded)}}
 	if !late.IsExceeded() {
 		t.Error("what has timed out stays so until there is progress")
 	}
@@ -382,7 +382,7 @@ func TestRollbackWindowCountsRevisionsInBetween(t *testing.T) {
 		{"no window", nil, 2, 4, false},
 		{"a window of nothing", &argov1.RollbackWindowSpec{}, 3, 4, false},
 	} {
-		if got := InRollbackWindow(test.window, made(test.newSet), made(test.stable), all); got != test.want {
+		if got := isRecentRevision(test.window, made(test.newSet), made(test.stable), all); got != test.want {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)
 		}
 	}

@@ -31,7 +31,7 @@ func ExternalConfirmations(s Snapshot) (weights bool, targets []BackendTarget) {
 	if c == nil || c.TrafficRouting == nil || c.TrafficRouting.ALB == nil {
 		return false, nil
 	}
-	canary, stable := RouteServices(*c, status.Canary.StablePingPong, true)
+	canary, stable := routeServices(*c, status.Canary.StablePingPong, true)
 	switch {
 	case !inProgress:
 		return true, []BackendTarget{{Service: stable, Hash: s.Hash}}

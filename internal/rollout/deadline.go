@@ -8,8 +8,8 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// ProgressDeadline is the input for the progress deadline.
-type ProgressDeadline struct {
+// progressDeadline is the input for the progress deadline.
+type progressDeadline struct {
 	Now  time.Time
 	Spec argov1.RolloutSpec
 	// Status under construction, with the previous conditions.
@@ -22,7 +22,7 @@ type ProgressDeadline struct {
 //
 // There is no deadline during pauses, analyses, experiments and delays, which have durations of their own. It starts again when a
 // delay ends (scaleDownDelayEnds), or when the next step begins.
-func (d ProgressDeadline) Time() time.Time {
+func (d progressDeadline) Time() time.Time {
 	c := conditions(d.Status.Conditions)
 	progress := c.find(argov1.RolloutProgressing)
 	if progress == nil || progress.Reason == reasonAborted || progress.Reason == reasonPaused || d.ScaleDownPending || d.Status.Abort {
@@ -50,7 +50,7 @@ func isRunning(run *argov1.RolloutAnalysisRunStatus) bool {
 }
 
 // IsExceeded reports whether a release has timed out, and has made no progress since.
-func (d ProgressDeadline) IsExceeded() bool {
+func (d progressDeadline) IsExceeded() bool {
 	at := d.Time()
 	if at.IsZero() {
 		return false
@@ -99,16 +99,16 @@ func isRetained(f facts, s argov1.RolloutStatus, rs ReplicaSet) bool {
 
 // hasTimedOut reports whether the progress deadline of the release has passed.
 func hasTimedOut(f facts, s argov1.RolloutStatus) bool {
-	return !madeProgress(f, s) && progressDeadline(f, s).IsExceeded()
+	return !madeProgress(f, s) && newProgressDeadline(f, s).IsExceeded()
 }
 
-// progressDeadline returns the input for the progress deadline of the release.
-func progressDeadline(f facts, s argov1.RolloutStatus) ProgressDeadline {
+// newProgressDeadline returns the input for the progress deadline of the release.
+func newProgressDeadline(f facts, s argov1.RolloutStatus) progressDeadline {
 	latest := f.Now.Add(longestScaleDownDelay(f.Spec.Strategy)) // a later deadline means that a clock was set back
 	delayed := slices.ContainsFunc(f.ReplicaSets, func(rs ReplicaSet) bool {
 		return isRetained(f, s, rs) && f.Now.Before(rs.ScaleDownDeadline) && !rs.ScaleDownDeadline.After(latest)
 	})
-	return ProgressDeadline{Now: f.Now, Spec: f.Spec, Status: s, ScaleDownPending: delayed}
+	return progressDeadline{Now: f.Now, Spec: f.Spec, Status: s, ScaleDownPending: delayed}
 }
 
 func timedOutText(f facts) string {

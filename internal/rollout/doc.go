@@ -25,15 +25,15 @@
 // Every addition has a scenario in testdata/scenarios, and a mutant in test/sim/mutation if an invariant of the
 // simulator (test/sim/rollout) has to detect its absence.
 //
-// A gate: return it in the outcome of the stage that it delays, or add it to EvaluateStepGates (step_gates.go) if it
+// A gate: return it in the outcome of the stage that it delays, or add it to evaluateStepGates (step_gates.go) if it
 // delays a step. With a router, a delay of a weight belongs in planTraffic (traffic.go): like canaryEndpointsGate, it limits the
-// desired split, and is a field of the trafficPlan that newStepState (canary.go) copies into StepState; trafficOutOfSync
+// desired split, and is a field of the trafficPlan that newStepState (canary.go) copies into stepState; trafficOutOfSync
 // (scale.go) and canaryPromotionReason (advance.go) must know it. PromoteFull bypasses the gates of steps. Without a router,
 // planTraffic returns early: the delay belongs in replicaCounts (scale.go), where it limits the next numbers of pods, not the
-// desired ones, with which stepPods completes the step; the field of StepState keeps the step open all the same. Then add it
+// desired ones, with which countStepPods completes the step; the field of stepState keeps the step open all the same. Then add it
 // to GateKinds (informational if it delays no step, with the command that opens it), and to docs/gates.md: test/borders
 // fails until the list, the sources and the page agree. The commands need no change. The progress deadline must not run
-// while the release waits for time or for the user (ProgressDeadline.Time, whose inputs progressDeadline sets), and must start
+// while the release waits for time or for the user (progressDeadline.Time, whose inputs newProgressDeadline sets), and must start
 // again when the gate opens, because a weight alone is no progress (madeProgress, as for scaleDownDelayEnds): all in deadline.go.
 // View.TimedGatesOpenAt respects the Until of a gate that time opens; stepsOfCanary (upcoming.go) must know it for later
 // steps. Random specs reach it only if drawSpec (histories_test.go) and drawCanary (test/sim/rollout/draw.go) draw
@@ -45,9 +45,9 @@
 // write with others, and world_test.go; the cluster of serin plan (internal/cli/plan) if decisions depend on its result.
 //
 // A condition: its type in api/argoproj/v1alpha1/status.go, fillInConditions (status.go) or the constructor in
-// conditions.go, and PhaseOf (phase.go) if it changes the phase. Texts that Argo Rollouts writes are constants.
+// conditions.go, and phaseOf (phase.go) if it changes the phase. Texts that Argo Rollouts writes are constants.
 //
-// A kind of step: api/argoproj/v1alpha1/steps.go and make generate; EvaluateStepGates, DescribeStep (step.go),
+// A kind of step: api/argoproj/v1alpha1/steps.go and make generate; evaluateStepGates, DescribeStep (step.go),
 // validate_steps.go; the pods and the weight during the step (package pods); docs/rollouts.md; drawSteps in
 // test/sim/rollout/draw.go.
 //

@@ -90,7 +90,7 @@ type (
 		Headers []argov1.SetHeaderRoute
 		Mirrors []argov1.SetMirrorRoute
 		// StablePingPong determines which of the ping-pong Services is the stable one. A router that uses them even if
-		// the weights name fixed Services calls RouteServices.
+		// the weights name fixed Services calls routeServices.
 		StablePingPong argov1.PingPongType
 		// Drained is true if the canary has had no weight for so long that no request to it is in progress.
 		Drained bool

@@ -75,7 +75,7 @@ func withinRollbackWindow(f facts) bool {
 	for _, rs := range f.ReplicaSets {
 		created = append(created, rs.Created)
 	}
-	return InRollbackWindow(f.Spec.RollbackWindow, f.new.Created, f.stable.Created, created)
+	return isRecentRevision(f.Spec.RollbackWindow, f.new.Created, f.stable.Created, created)
 }
 
 // sanitizeStatus returns the status without contradictory values: users and other controllers write it too.

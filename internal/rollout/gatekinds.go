@@ -65,7 +65,7 @@ func GateKinds() release.GateKinds {
 		gateKind("experiment", byCluster, byUser),
 		gateKind("pre-promotion", byCluster, byUser),
 		gateKind("post-promotion", byCluster, byUser),
-		gateKind(GatePlugin, byTime, byAnswer, byUser, byCluster),
+		gateKind(StepPluginGate, byTime, byAnswer, byUser, byCluster),
 		gateKind("step", byUser),
 		asInformational(gateKind("imbalance")),
 		asInformational(gateKind("restart", byTime, byCluster)),

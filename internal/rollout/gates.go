@@ -77,7 +77,7 @@ func canaryGates(f facts, in stepInputs, s argov1.RolloutStatus) release.Gates {
 			gates = append(gates, *in.plugins.gate)
 		}
 	default:
-		gates = append(gates, EvaluateStepGates(newStepState(f, in))...)
+		gates = append(gates, evaluateStepGates(newStepState(f, in))...)
 	}
 	a := in.runs
 	if a.background == nil || s.Abort {
@@ -135,7 +135,7 @@ func switchGates(f facts, a analyses, s argov1.RolloutStatus) release.Gates {
 // deadlineGates returns the gate with the progress deadline, or the failed gate if the release has timed out.
 func deadlineGates(f facts, s argov1.RolloutStatus) release.Gates {
 	progress := conditions(s.Conditions).find(argov1.RolloutProgressing)
-	switch at := progressDeadline(f, s).Time(); {
+	switch at := newProgressDeadline(f, s).Time(); {
 	case progress != nil && progress.Reason == reasonDeadlineExceeded && progress.Status == corev1.ConditionFalse:
 		return release.Gates{release.NewFailedGate("deadline", release.ByCluster, progress.Message)}
 	case at.IsZero() || isInDesiredState(f.Spec, s, f.observedGeneration()) || f.Now.After(at):

@@ -8,10 +8,10 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// DescribeImbalance describes the first step, from an index on, that routes more than twice the proportionate traffic
+// describeImbalance describes the first step, from an index on, that routes more than twice the proportionate traffic
 // to the pods of the new revision. This may be intended, but users are warned before it happens. Empty: there is no
 // such step.
-func DescribeImbalance(spec argov1.RolloutSpec, from int32) string {
+func describeImbalance(spec argov1.RolloutSpec, from int32) string {
 	c := spec.Strategy.Canary
 	if c == nil || c.TrafficRouting == nil {
 		return ""
@@ -45,7 +45,7 @@ func warnOfImbalance(f facts, s argov1.RolloutStatus) outcome {
 	if s.Abort || s.PromoteFull || isPromoted(s) || !f.hasDistinctStable() {
 		return outcome{}
 	}
-	warning := DescribeImbalance(f.Spec, valueOr(s.CurrentStepIndex, 0))
+	warning := describeImbalance(f.Spec, valueOr(s.CurrentStepIndex, 0))
 	if warning == "" {
 		return outcome{}
 	}

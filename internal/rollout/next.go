@@ -32,7 +32,7 @@ func Next(s Snapshot) Decision {
 	if !f.new.exists() {
 		return createReplicaSet(f, unreadable)
 	}
-	if status, changed := RecordPause(f.Now, f.Generation, f.Spec, f.Status); changed {
+	if status, changed := recordPause(f.Now, f.Generation, f.Spec, f.Status); changed {
 		return newDecision(f, status, unreadable)
 	}
 	if f.Spec.Strategy.Canary != nil {
@@ -50,7 +50,7 @@ func rejectSpec(f facts, unreadable outcome) Decision {
 	}
 	status.Conditions = all.withCondition(set, f.Now)
 	status.ObservedGeneration = f.observedGeneration()
-	status.Phase, status.Message = PhaseOf(f.Spec, *status)
+	status.Phase, status.Message = phaseOf(f.Spec, *status)
 	return newDecision(f, *status, joinOutcomes(unreadable, gateOutcome(release.NewFailedGate("spec", release.ByUser, f.ValidationError))))
 }
 

@@ -10,8 +10,8 @@ const textPodsNotAvailable = "updated replicas are still becoming available"
 // textPluginsAborting is the message while the plugins of an aborted release are called.
 const textPluginsAborting = "waiting for step plugins to abort"
 
-// PhaseOf returns the phase of a Rollout, and a message: of the first case that applies.
-func PhaseOf(spec argov1.RolloutSpec, status argov1.RolloutStatus) (phase argov1.RolloutPhase, message string) {
+// phaseOf returns the phase of a Rollout, and a message: of the first case that applies.
+func phaseOf(spec argov1.RolloutSpec, status argov1.RolloutStatus) (phase argov1.RolloutPhase, message string) {
 	if message, ok := degradedMessage(status); ok {
 		return argov1.RolloutPhaseDegraded, message
 	}

@@ -23,9 +23,9 @@ type StepPlugin struct {
 	Refusal string
 }
 
-// PluginCall is the request of a query: one call of a step plugin. A call may be repeated, because a process can stop
+// StepPluginCall is the request of a query: one call of a step plugin. A call may be repeated, because a process can stop
 // between the call and the write of the status.
-type PluginCall struct {
+type StepPluginCall struct {
 	Plugin    string
 	Step      int32
 	Operation argov1.StepPluginOperation
@@ -33,9 +33,9 @@ type PluginCall struct {
 	Config, State json.RawMessage
 }
 
-// PluginReply is the detail of an answer to a PluginCall with the outcome Yes: the plugin returned a result. If the
+// StepPluginReply is the detail of an answer to a StepPluginCall with the outcome Yes: the plugin returned a result. If the
 // outcome is Unreachable, the call failed. If it is Broken, there was no call, because the plugin could not be started.
-type PluginReply struct {
+type StepPluginReply struct {
 	Phase        argov1.StepPluginPhase
 	Message      string
 	RequeueAfter time.Duration
@@ -53,8 +53,8 @@ const (
 
 const reasonPluginTransition = "StepPluginTransition"
 
-// GatePlugin is the name of the gate of a step plugin.
-const GatePlugin = "plugin"
+// StepPluginGate is the name of the gate of a step plugin.
+const StepPluginGate = "plugin"
 
 // pluginPlan is the state of the step plugins after the answers of this snapshot were recorded.
 type pluginPlan struct {
@@ -109,7 +109,7 @@ func runPlugin(f facts, statuses []argov1.StepPluginStatus, step argov1.PluginSt
 		status.Disabled = true
 		return pluginPlan{statuses: setPluginStatus(statuses, status)}
 	case f.Spec.Paused, len(f.Status.PauseConditions) > 0:
-		return pluginPlan{statuses: statuses, gate: new(release.NewWaitingGate(GatePlugin, release.ByUser, step.Name+" is not called while the rollout is paused"))}
+		return pluginPlan{statuses: statuses, gate: new(release.NewWaitingGate(StepPluginGate, release.ByUser, step.Name+" is not called while the rollout is paused"))}
 	case refusal != nil:
 		return pluginPlan{statuses: statuses, gate: refusal}
 	case i >= 0:
@@ -138,7 +138,7 @@ func nextCallGate(status argov1.StepPluginStatus) *release.Gate {
 		return nil
 	}
 	next := nextPluginCall(status)
-	gate := release.NewTimedGate(GatePlugin, next, describePluginStatus(status)+"; next call at "+next.UTC().Format(time.TimeOnly))
+	gate := release.NewTimedGate(StepPluginGate, next, describePluginStatus(status)+"; next call at "+next.UTC().Format(time.TimeOnly))
 	gate.Value, gate.Limit = string(status.Phase), string(argov1.StepPluginSuccessful)
 	return &gate
 }
@@ -210,7 +210,7 @@ func recordLastRun(f facts, run argov1.StepPluginStatus, step argov1.PluginStep)
 	case !sent || isPluginCompleted(run.Phase):
 		return run, nil
 	case answer.Ended.IsZero():
-		return run, new(release.NewWaitingGate(GatePlugin, release.ByAnswer, "waiting for the last answer of "+step.Name))
+		return run, new(release.NewWaitingGate(StepPluginGate, release.ByAnswer, "waiting for the last answer of "+step.Name))
 	case answer.Outcome == release.Broken || invalidReply(answer) != "":
 		return run, nil
 	default:
@@ -245,7 +245,7 @@ func refusedPluginGate(f facts, name string) *release.Gate {
 
 // failedPluginGate returns a failed gate that is evaluated again at a time.
 func failedPluginGate(message string, until time.Time) *release.Gate {
-	gate := release.NewFailedGate(GatePlugin, release.ByUser, message)
+	gate := release.NewFailedGate(StepPluginGate, release.ByUser, message)
 	gate.Until = until
 	return &gate
 }
@@ -255,7 +255,7 @@ func failedPluginGate(message string, until time.Time) *release.Gate {
 func findPluginAnswer(f facts, status argov1.StepPluginStatus, step argov1.PluginStep, operation argov1.StepPluginOperation) (release.Answer, *release.Gate) {
 	query := release.Query{
 		ID:      pluginCallID(f.Hash, status, operation),
-		Request: PluginCall{Plugin: step.Name, Step: status.Index, Operation: operation, Config: step.Config, State: status.Status},
+		Request: StepPluginCall{Plugin: step.Name, Step: status.Index, Operation: operation, Config: step.Config, State: status.Status},
 	}
 	answer, answered := f.Answers.AnswerTo(query)
 	problem := ""
@@ -275,7 +275,7 @@ func findPluginAnswer(f facts, status argov1.StepPluginStatus, step argov1.Plugi
 			return release.Answer{}, failedPluginGate(step.Name+": "+problem, query.Since)
 		}
 	}
-	return release.Answer{}, new(release.NewQueryGate(GatePlugin, query, fmt.Sprintf("%s of %s in progress", operation, step.Name)))
+	return release.Answer{}, new(release.NewQueryGate(StepPluginGate, query, fmt.Sprintf("%s of %s in progress", operation, step.Name)))
 }
 
 // pluginCallID returns the ID of the query for a call. The start of the step distinguishes a release from an earlier one,
@@ -339,7 +339,7 @@ func recordPluginAnswer(status argov1.StepPluginStatus, answer release.Answer) a
 	ended := metav1.NewTime(answer.Ended.Truncate(time.Second))
 	status.UpdatedAt, status.Backoff = &ended, ""
 	status.Executions++
-	reply, ok := answer.Detail.(PluginReply)
+	reply, ok := answer.Detail.(StepPluginReply)
 	if !ok {
 		status.Phase, status.Message = argov1.StepPluginError, answer.Text
 		status.Backoff = argov1.DurationString(pluginRetryInterval.String())
@@ -371,7 +371,7 @@ func newEndedStatus(run argov1.StepPluginStatus, operation argov1.StepPluginOper
 		Index: run.Index, Name: run.Name, Operation: operation, Phase: argov1.StepPluginSuccessful,
 		StartedAt: new(metav1.NewTime(answer.Began.Truncate(time.Second))), FinishedAt: new(metav1.NewTime(answer.Ended.Truncate(time.Second))),
 	}
-	reply, ok := answer.Detail.(PluginReply)
+	reply, ok := answer.Detail.(StepPluginReply)
 	if !ok {
 		status.Phase, status.Message = argov1.StepPluginError, answer.Text
 		return status
@@ -388,7 +388,7 @@ func newEndedStatus(run argov1.StepPluginStatus, operation argov1.StepPluginOper
 
 // invalidReply returns the reason why an answer cannot be recorded; empty: it can.
 func invalidReply(answer release.Answer) string {
-	reply, ok := answer.Detail.(PluginReply)
+	reply, ok := answer.Detail.(StepPluginReply)
 	if !ok {
 		return ""
 	}
@@ -430,25 +430,25 @@ func describePluginStatus(status argov1.StepPluginStatus) string {
 }
 
 // pluginSuccessful evaluates the gate of the plugin of a step.
-func pluginSuccessful(v StepState) release.Gate {
+func pluginSuccessful(v stepState) release.Gate {
 	if v.PluginGate != nil {
 		return *v.PluginGate
 	}
 	s := v.pluginStatus()
 	switch {
 	case s != nil && s.Disabled:
-		return release.NewPassingGate(GatePlugin, s.Name+" is disabled")
+		return release.NewPassingGate(StepPluginGate, s.Name+" is disabled")
 	case s != nil && s.Phase == argov1.StepPluginSuccessful:
-		return release.NewPassingGate(GatePlugin, s.Message)
+		return release.NewPassingGate(StepPluginGate, s.Message)
 	case s != nil && s.Phase == argov1.StepPluginFailed:
-		return release.NewFailedGate(GatePlugin, release.ByUser, s.Message)
+		return release.NewFailedGate(StepPluginGate, release.ByUser, s.Message)
 	default:
-		return release.NewWaitingGate(GatePlugin, release.ByCluster, v.Step.Plugin.Name+" is not called yet")
+		return release.NewWaitingGate(StepPluginGate, release.ByCluster, v.Step.Plugin.Name+" is not called yet")
 	}
 }
 
 // pluginStatus returns the status of the plugin of the step; nil: it was not called.
-func (v StepState) pluginStatus() *argov1.StepPluginStatus {
+func (v stepState) pluginStatus() *argov1.StepPluginStatus {
 	for i, s := range v.Status.Canary.StepPluginStatuses {
 		if s.Index == v.Index && s.Operation == argov1.StepPluginRun {
 			return &v.Status.Canary.StepPluginStatuses[i]

@@ -57,7 +57,7 @@ func (w *world) sendQueries(t testingT, queries []release.Query) bool {
 			sent = w.sendRouterCalls(t, query, calls) || sent
 			continue
 		}
-		call := query.Request.(PluginCall)
+		call := query.Request.(StepPluginCall)
 		if _, done := w.answers.AnswerTo(query); done {
 			t.Fatalf("%s of %s is asked although its answer is known", call.Operation, call.Plugin)
 		}
@@ -94,7 +94,7 @@ func (w *world) finishCalls() {
 		case result.Error != "":
 			answer.Outcome, answer.Text = release.Unreachable, result.Error
 		default:
-			answer.Outcome, answer.Detail = release.Yes, PluginReply{Phase: result.Phase, Message: result.Message, RequeueAfter: result.Requeue.Duration, State: result.State}
+			answer.Outcome, answer.Detail = release.Yes, StepPluginReply{Phase: result.Phase, Message: result.Message, RequeueAfter: result.Requeue.Duration, State: result.State}
 		}
 		w.answers[id] = answer
 		delete(w.calls, id)
@@ -130,7 +130,7 @@ func formatPluginStatus(s argov1.StepPluginStatus) string {
 func TestPluginAnswerOfAnEarlierAttempt(t *testing.T) {
 	started := argov1.StepPluginStatus{Name: "a", Operation: argov1.StepPluginRun, Phase: argov1.StepPluginRunning, StartedAt: new(metav1.NewTime(noon))}
 	f := facts{Snapshot: Snapshot{Now: noon.Add(300 * time.Millisecond), Hash: "h"}}
-	f.Answers = release.Answers{pluginCallID(f.Hash, started, argov1.StepPluginRun): {Began: noon, Ended: noon, Outcome: release.Yes, Detail: PluginReply{Phase: argov1.StepPluginSuccessful}}}
+	f.Answers = release.Answers{pluginCallID(f.Hash, started, argov1.StepPluginRun): {Began: noon, Ended: noon, Outcome: release.Yes, Detail: StepPluginReply{Phase: argov1.StepPluginSuccessful}}}
 	got := startPlugin(f, argov1.StepPluginStatus{Name: "a", Operation: argov1.StepPluginRun})
 	if _, waiting := findPluginAnswer(f, got, argov1.PluginStep{Name: "a"}, argov1.StepPluginRun); waiting == nil {
 		t.Errorf("the attempt that starts at %s takes an answer of the one before", got.StartedAt)

@@ -130,7 +130,7 @@ func beforeRelease(f facts) Snapshot {
 	if i := slices.IndexFunc(s.ReplicaSets, func(rs ReplicaSet) bool { return rs.Hash == f.Hash }); i >= 0 && f.Hash != s.Hash {
 		s.ReplicaSets[i].Abandoned = s.ReplicaSets[i].Abandoned || !s.ReplicaSets[i].HasScaleDownDeadline()
 	}
-	s.Status.Phase, s.Status.Message = PhaseOf(s.Spec, s.Status)
+	s.Status.Phase, s.Status.Message = phaseOf(s.Spec, s.Status)
 	return s
 }
 

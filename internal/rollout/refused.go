@@ -17,7 +17,7 @@ func RejectedReplicaSetDecision(s Snapshot, name, why string) Decision {
 	status.Conditions = conditions(status.Conditions).withCondition(argov1.RolloutCondition{
 		Type: argov1.RolloutProgressing, Status: corev1.ConditionFalse, Reason: reasonCreateError, Message: message,
 	}, s.Now)
-	status.Phase, status.Message = PhaseOf(s.Spec, status)
+	status.Phase, status.Message = phaseOf(s.Spec, status)
 	return Decision{
 		Status: status, Gates: release.Gates{release.NewFailedGate("refused", release.ByUser, message)},
 		Events: []release.Event{{Type: release.Warning, Reason: reasonCreateError, Message: message, Persistent: true}},

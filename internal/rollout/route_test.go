@@ -26,7 +26,7 @@ func TestRouteServicesSwapForALBAndWithoutFixedServices(t *testing.T) {
 		{"turns, ping is stable", argov1.CanaryStrategy{PingPong: turns}, argov1.Ping, false, "pong", "ping"},
 		{"turns, pong is stable", argov1.CanaryStrategy{PingPong: turns}, argov1.Pong, false, "ping", "pong"},
 	} {
-		if canary, stable := RouteServices(test.c, test.stableIs, test.alb); canary != test.canary || stable != test.stable {
+		if canary, stable := routeServices(test.c, test.stableIs, test.alb); canary != test.canary || stable != test.stable {
 			t.Errorf("%s: %s and %s, want %s and %s", test.name, canary, stable, test.canary, test.stable)
 		}
 	}
@@ -82,7 +82,7 @@ func TestImbalanceNamesItsStep(t *testing.T) {
 		{"behind the last step", routed(scaleLike(10), setWeight(90)), 2, ""},
 		{"nonsense", routed(scaleLike(10), setWeight(90)), -4, "step 2 (setWeight: 90) routes 90/100 of the traffic to 1 pod, 9 would be proportionate"},
 	} {
-		if got := DescribeImbalance(test.spec, test.from); got != test.want {
+		if got := describeImbalance(test.spec, test.from); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}
 	}

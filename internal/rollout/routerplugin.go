@@ -57,9 +57,9 @@ type RouterVerification string
 
 // The results of VerifyWeight. A plugin that does not implement it is not asked again about the same route.
 const (
-	RouterVerified      RouterVerification = "verified"
-	RouterNotVerified   RouterVerification = "not-verified"
-	RouterCannotBeAsked RouterVerification = "not-implemented"
+	RouterVerified             RouterVerification = "verified"
+	RouterNotVerified          RouterVerification = "not-verified"
+	RouterVerifyNotImplemented RouterVerification = "not-implemented"
 )
 
 // The reasons of events are those of Argo Rollouts.
@@ -145,7 +145,7 @@ func (q pluginRoute) confirm(p *routerPluginPlan) *release.Gate {
 	case RouterVerified:
 		p.verifies = true
 		return nil
-	case RouterCannotBeAsked:
+	case RouterVerifyNotImplemented:
 		return nil
 	default: // a value that Argo Rollouts does not define counts as not verified, too
 		verify.Since = verified.Ended.Add(routerRetryInterval)

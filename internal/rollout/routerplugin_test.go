@@ -58,7 +58,7 @@ func (w *world) answerRouter(calls RouterCalls, answer release.Answer) (release.
 	case verifies && behavior.VerifyError != "":
 		answer.Outcome, answer.Text = release.Unreachable, behavior.VerifyError
 	case verifies:
-		answer.Detail = cmp.Or(behavior.Verify, RouterCannotBeAsked)
+		answer.Detail = cmp.Or(behavior.Verify, RouterVerifyNotImplemented)
 	case behavior.Error != "":
 		answer.Outcome, answer.Text = release.Unreachable, behavior.Error
 	}

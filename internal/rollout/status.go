@@ -199,7 +199,7 @@ func fillInStatus(f facts, t transition, plugins pluginPlan) transition {
 // revision that are retained for their delay must not hide that pods of the new one are missing. An aborted release is Degraded
 // once its plugins were aborted, so that a script that waits for this phase finds their results in the status.
 func currentPhase(f facts, s argov1.RolloutStatus, plugins pluginPlan) (argov1.RolloutPhase, string) {
-	phase, message := PhaseOf(f.Spec, s)
+	phase, message := phaseOf(f.Spec, s)
 	switch {
 	case phase == argov1.RolloutPhaseHealthy && f.new.Available < f.new.Replicas:
 		return argov1.RolloutPhaseProgressing, textPodsNotAvailable
@@ -271,7 +271,7 @@ func withReplicaFailure(f facts, all conditions) conditions {
 func fillInProgress(f facts, t transition, all conditions, isComplete bool) (conditions, transition) {
 	s, subject := t.status, progressSubject(f.Name, f.new.Name)
 	lostPods := !isComplete && isInDesiredState(f.Spec, f.Status, f.Status.ObservedGeneration)
-	isPaused := (len(s.PauseConditions) > 0 || f.Spec.Paused) && !isPromoted(s) // RecordPause sets the condition
+	isPaused := (len(s.PauseConditions) > 0 || f.Spec.Paused) && !isPromoted(s) // recordPause sets the condition
 	switch {
 	case s.Abort:
 		aborted := progressingCondition(corev1.ConditionFalse, reasonAborted, abortText(f.new.Revision, t.abortCause))
@@ -292,9 +292,9 @@ func fillInProgress(f facts, t transition, all conditions, isComplete bool) (con
 	}
 }
 
-// RecordPause returns the status with the conditions about a pause, its end, or a retry, and whether this changes the
+// recordPause returns the status with the conditions about a pause, its end, or a retry, and whether this changes the
 // status. It precedes everything else in a reconciliation. A status for another generation is unchanged.
-func RecordPause(now time.Time, generation int64, spec argov1.RolloutSpec, status argov1.RolloutStatus) (argov1.RolloutStatus, bool) {
+func recordPause(now time.Time, generation int64, spec argov1.RolloutSpec, status argov1.RolloutStatus) (argov1.RolloutStatus, bool) {
 	if status.ObservedGeneration != fmt.Sprint(generation) || status.Abort {
 		return status, false
 	}
@@ -319,6 +319,6 @@ func RecordPause(now time.Time, generation int64, spec argov1.RolloutSpec, statu
 	}
 	next := *status.DeepCopy()
 	next.Conditions = all
-	next.Phase, next.Message = PhaseOf(spec, next)
+	next.Phase, next.Message = phaseOf(spec, next)
 	return next, true
 }

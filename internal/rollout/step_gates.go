@@ -10,17 +10,17 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// StepState is the state of the current step.
-type StepState struct {
+// stepState is the state of the current step.
+type stepState struct {
 	Now time.Time
 	// Index of the step, and total number of steps.
 	Index, Total int32
 	Step         argov1.CanaryStep
 	Status       argov1.RolloutStatus
 	// Pods are the pods that the step requires and the existing ones.
-	Pods StepPods
+	Pods stepPods
 	// Run is the AnalysisRun of the step, Experiment its Experiment; nil while there is none.
-	Run, Experiment *RunResult
+	Run, Experiment *runResult
 	// RoutePlanned is true if this decision sets the route of the step, with its managed routes.
 	RoutePlanned bool
 	// WeightShortfall is the reason why the router was not given the weight of the step; empty: it was.
@@ -36,8 +36,8 @@ type StepState struct {
 	PluginGate *release.Gate
 }
 
-// RunResult is the result of an AnalysisRun or an Experiment so far.
-type RunResult struct {
+// runResult is the result of an AnalysisRun or an Experiment so far.
+type runResult struct {
 	Name    string
 	Phase   argov1.AnalysisPhase
 	Message string
@@ -47,8 +47,8 @@ type RunResult struct {
 	Metric Metric
 }
 
-// StepPods are the pods of both sides.
-type StepPods struct {
+// stepPods are the pods of both sides.
+type stepPods struct {
 	Threshold  *argov1.ReplicaProgressThreshold
 	New        pods.ReplicaSetPods
 	DesiredNew int32
@@ -62,7 +62,7 @@ type StepPods struct {
 }
 
 // missingPods describes the pods that the step still requires; empty: none.
-func (p StepPods) missingPods() string {
+func (p stepPods) missingPods() string {
 	switch {
 	case !pods.IsReached(p.Threshold, p.New, p.DesiredNew):
 		return fmt.Sprintf("%d of %d new pods available", p.New.Available, p.DesiredNew)
@@ -75,10 +75,10 @@ func (p StepPods) missingPods() string {
 	}
 }
 
-// EvaluateStepGates evaluates the conditions under which the current step is complete. If a step has several fields,
+// evaluateStepGates evaluates the conditions under which the current step is complete. If a step has several fields,
 // all of them take effect, but only the first of these cases decides when the step is complete: a pause that also
 // waited for pods would suspend their progress deadline.
-func EvaluateStepGates(v StepState) release.Gates {
+func evaluateStepGates(v stepState) release.Gates {
 	switch step := v.Step; {
 	case step.Pause != nil:
 		return release.EvaluateGates(v, stepPauseEnded)
@@ -100,7 +100,7 @@ func EvaluateStepGates(v StepState) release.Gates {
 }
 
 // stepPodsAvailable waits for the pods that the step requires.
-func stepPodsAvailable(v StepState) release.Gate {
+func stepPodsAvailable(v stepState) release.Gate {
 	if missing := v.Pods.missingPods(); missing != "" {
 		return release.NewWaitingGate("pods", release.ByCluster, missing)
 	}
@@ -111,7 +111,7 @@ func stepPodsAvailable(v StepState) release.Gate {
 const textWeightNotApplied = "the router has not applied the weight yet"
 
 // weightVerified waits until the router has applied the weight. It passes if the router cannot report that.
-func weightVerified(v StepState) release.Gate {
+func weightVerified(v stepState) release.Gate {
 	weights := v.Status.Canary.Weights
 	if v.WeightShortfall != "" {
 		return release.NewWaitingGate("stable-capacity", release.ByCluster, v.WeightShortfall)
@@ -143,7 +143,7 @@ func findStepPause(status argov1.RolloutStatus) *argov1.PauseCondition {
 
 // stepPauseEnded waits until a pause has elapsed, or until the user ends it. A pause starts when the status contains
 // it.
-func stepPauseEnded(v StepState) release.Gate {
+func stepPauseEnded(v stepState) release.Gate {
 	began := findStepPause(v.Status)
 	switch {
 	case began == nil && v.Status.ControllerPause && len(v.Status.PauseConditions) == 0:
@@ -167,17 +167,17 @@ func stepPauseEnded(v StepState) release.Gate {
 	return release.NewTimedGate("pause", release.LaterOf(end, v.Now).Add(time.Nanosecond), "until "+end.UTC().Format(time.TimeOnly))
 }
 
-func analysisSuccessful(v StepState) release.Gate {
+func analysisSuccessful(v stepState) release.Gate {
 	return v.Run.evaluateGate(release.NewPassingGate("analysis", ""))
 }
 
-func experimentSuccessful(v StepState) release.Gate {
+func experimentSuccessful(v stepState) release.Gate {
 	return v.Experiment.evaluateGate(release.NewPassingGate("experiment", ""))
 }
 
 // evaluateGate returns the gate of an AnalysisRun or an Experiment. An inconclusive one requires a decision of the
 // user.
-func (r *RunResult) evaluateGate(gate release.Gate) release.Gate {
+func (r *runResult) evaluateGate(gate release.Gate) release.Gate {
 	if r == nil {
 		gate.Verdict, gate.Opener, gate.Message = release.Wait, release.ByCluster, "not started yet"
 		return gate
@@ -202,7 +202,7 @@ func (r *RunResult) evaluateGate(gate release.Gate) release.Gate {
 	return gate
 }
 
-func managedRouteSet(v StepState) release.Gate {
+func managedRouteSet(v stepState) release.Gate {
 	if v.CanaryEndpointsGate != nil {
 		return *v.CanaryEndpointsGate
 	}
@@ -215,8 +215,8 @@ func managedRouteSet(v StepState) release.Gate {
 	return release.NewPassingGate("route", "set")
 }
 
-// StepAbortCause returns the cause with which a failed step aborts the release; false: the step has not failed.
-func StepAbortCause(v StepState) (string, bool) {
+// stepAbortCause returns the cause with which a failed step aborts the release; false: the step has not failed.
+func stepAbortCause(v stepState) (string, bool) {
 	switch step := v.Step; {
 	case step.Analysis != nil:
 		return v.Run.failureCause("Step-based analysis phase error/failed")
@@ -236,7 +236,7 @@ func stepCompletedText(done, total int32, step argov1.CanaryStep) string {
 }
 
 // failureCause returns the cause with which an analysis aborts a release; false: it does not.
-func (r *RunResult) failureCause(text string) (string, bool) {
+func (r *runResult) failureCause(text string) (string, bool) {
 	if r == nil || r.Phase != argov1.AnalysisPhaseFailed && r.Phase != argov1.AnalysisPhaseError {
 		return "", false
 	}

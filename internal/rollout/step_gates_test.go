@@ -42,11 +42,11 @@ func TestPauseHasItsConfiguredDuration(t *testing.T) {
 		}(), noon.Add(70 * time.Second)},
 		"never serialised": {pausedSinceStatus(began), began.Add(10 * time.Second)},
 	} {
-		gate := EvaluateStepGates(StepState{Now: test.end, Step: pauseFor("10s"), Status: test.status})[0]
+		gate := evaluateStepGates(stepState{Now: test.end, Step: pauseFor("10s"), Status: test.status})[0]
 		if gate.Verdict != release.Wait {
 			t.Errorf("%s: at its end the gate is %+v", name, gate)
 		}
-		if gate = EvaluateStepGates(StepState{Now: test.end.Add(time.Nanosecond), Step: pauseFor("10s"), Status: test.status})[0]; gate.Verdict != release.Pass {
+		if gate = evaluateStepGates(stepState{Now: test.end.Add(time.Nanosecond), Step: pauseFor("10s"), Status: test.status})[0]; gate.Verdict != release.Pass {
 			t.Errorf("%s: after its end the gate is %+v", name, gate)
 		}
 	}
@@ -61,57 +61,57 @@ func TestGatesOfEachKindOfStep(t *testing.T) {
 			{Index: 0, Name: "a", Operation: argov1.StepPluginRun, Phase: phase, Message: "says", Disabled: disabled, Backoff: backoff, UpdatedAt: &metav1.Time{Time: noon}},
 		}}}
 	}
-	all := StepPods{New: pods.ReplicaSetPods{SpecReplicas: 2, Available: 2}, DesiredNew: 2}
+	all := stepPods{New: pods.ReplicaSetPods{SpecReplicas: 2, Available: 2}, DesiredNew: 2}
 	several := argov1.CanaryStep{SetCanaryScale: scaleTo(2).SetCanaryScale, Pause: pauseFor("10").Pause, SetHeaderRoute: &argov1.SetHeaderRoute{}}
 	asked := argov1.RolloutStatus{ControllerPause: true, PauseConditions: []argov1.PauseCondition{{Reason: argov1.PauseReasonInconclusiveAnalysis}}}
 	for _, test := range []struct {
 		name   string
-		v      StepState
+		v      stepState
 		want   string // verdict, gate, opener: message
 		detail string
 	}{
-		{"weight reached", StepState{Step: setWeight(10), Pods: all}, "pass", ""},
-		{"weight, pods missing", StepState{Step: setWeight(10), Pods: StepPods{New: pods.ReplicaSetPods{SpecReplicas: 2, Available: 1}, DesiredNew: 2}}, "wait pods cluster: 1 of 2 new pods available", ""},
-		{"weight, enough pods", StepState{Step: setWeight(10), Pods: StepPods{Threshold: &argov1.ReplicaProgressThreshold{Type: argov1.ProgressPods, Value: 1}, New: pods.ReplicaSetPods{SpecReplicas: 2, Available: 1}, DesiredNew: 2}}, "pass", ""},
-		{"weight, stable pods missing", StepState{Step: setWeight(10), Pods: StepPods{StableCountFixed: true, StableSpecReplicas: 3, StableReplicas: 2, DesiredStable: 3}}, "wait pods cluster: 2 stable pods, 3 desired", ""},
-		{"weight, stable pods follow the traffic", StepState{Step: setWeight(10), Pods: StepPods{StableSpecReplicas: 3, StableReplicas: 2, DesiredStable: 3}}, "pass", ""},
-		{"weight, others", StepState{Step: setWeight(10), Pods: StepPods{WithoutRouter: true, OthersAvailable: 2}}, "wait pods cluster: 2 pods of other revisions must end first", ""},
-		{"weight, others behind a router", StepState{Step: setWeight(10), Pods: StepPods{OthersAvailable: 2}}, "pass", ""},
-		{"weight not verified", StepState{Step: setWeight(10), Pods: all, Status: argov1.RolloutStatus{Canary: argov1.CanaryStatus{Weights: &argov1.TrafficWeights{Verified: new(false)}}}}, "wait route-confirmed cluster: the router has not applied the weight yet", ""},
-		{"weight verified", StepState{Step: setWeight(10), Pods: all, Status: argov1.RolloutStatus{Canary: argov1.CanaryStatus{Weights: &argov1.TrafficWeights{Verified: new(true)}}}}, "pass", ""},
-		{"scale", StepState{Step: scaleTo(2), Pods: StepPods{New: pods.ReplicaSetPods{SpecReplicas: 2, Available: 1}, DesiredNew: 2}}, "wait pods cluster: 1 of 2 new pods available", ""},
-		{"pause to begin", StepState{Step: pauseFor("10")}, "wait pause cluster: starts with the next status update", ""},
-		{"pause", StepState{Step: pauseFor("10"), Status: pausedSinceStatus(noon)}, "wait pause time: until 12:00:10", ""},
-		{"pause at its end", StepState{Step: pauseFor("10"), Status: pausedSinceStatus(noon.Add(-10 * time.Second))}, "wait pause time: until 12:00:00", ""},
-		{"pause over", StepState{Step: pauseFor("10"), Status: pausedSinceStatus(noon.Add(-11 * time.Second))}, "pass", ""},
-		{"pause of nothing", StepState{Step: pauseFor("0"), Status: pausedSinceStatus(noon.Add(-1))}, "pass", ""},
-		{"pause without end", StepState{Step: pauseFor(""), Status: pausedSinceStatus(noon.Add(-time.Hour))}, "wait pause person: until the user promotes the rollout", ""},
-		{"pause ended by the user", StepState{Step: pauseFor(""), Status: argov1.RolloutStatus{ControllerPause: true}}, "pass", ""},
-		{"pause that cannot be read", StepState{Step: pauseFor("soon"), Status: pausedSinceStatus(noon)}, "fail pause person: invalid duration: correct spec.strategy.canary.steps", ""},
-		{"analysis to come", StepState{Step: analysis}, "wait analysis cluster: not started yet", ""},
-		{"analysis runs", StepState{Step: analysis, Run: &RunResult{Name: "r", Phase: argov1.AnalysisPhaseRunning}}, "wait analysis cluster: r is running", ""},
-		{"analysis good", StepState{Step: analysis, Run: &RunResult{Name: "r", Phase: argov1.AnalysisPhaseSuccessful}}, "pass", ""},
-		{"analysis bad", StepState{Step: analysis, Run: &RunResult{Name: "r", Phase: argov1.AnalysisPhaseFailed, Message: "m"}}, "fail analysis person: r is failed: m", "Step-based analysis phase error/failed: m"},
-		{"analysis wrong", StepState{Step: analysis, Run: &RunResult{Name: "r", Phase: argov1.AnalysisPhaseError}}, "fail analysis person: r is error", "Step-based analysis phase error/failed"},
-		{"analysis neither", StepState{Step: analysis, Run: &RunResult{Name: "r", Phase: argov1.AnalysisPhaseInconclusive}}, "wait analysis person: r is inconclusive", ""},
-		{"experiment bad", StepState{Step: experiment, Experiment: &RunResult{Name: "e", Phase: argov1.AnalysisPhaseFailed, Message: "m"}}, "fail experiment person: e is failed: m", "Experiment analysis phase is error/failed: m"},
-		{"experiment good", StepState{Step: experiment, Experiment: &RunResult{Name: "e", Phase: argov1.AnalysisPhaseSuccessful}}, "pass", ""},
-		{"header", StepState{Step: argov1.CanaryStep{SetHeaderRoute: &argov1.SetHeaderRoute{}}}, "wait route cluster: not applied yet", ""},
-		{"mirror", StepState{Step: argov1.CanaryStep{SetMirrorRoute: &argov1.SetMirrorRoute{}}, RoutePlanned: true}, "pass", ""},
-		{"plugin to be called", StepState{Step: plugin}, "wait plugin cluster: a is not called yet", ""},
-		{"plugin is called", StepState{Step: plugin, PluginGate: new(release.NewWaitingGate("plugin", release.ByAnswer, "asked"))}, "wait plugin answer: asked", ""},
-		{"plugin good", StepState{Step: plugin, Status: ran(argov1.StepPluginSuccessful, false, "")}, "pass", ""},
-		{"plugin disabled", StepState{Step: plugin, Status: ran("", true, "")}, "pass", ""},
-		{"plugin bad", StepState{Step: plugin, Status: ran(argov1.StepPluginFailed, false, "")}, "fail plugin person: says", "Step Plugin 1 (a) failed: says"},
-		{"scale, pause and route", StepState{Step: several, Status: pausedSinceStatus(noon)}, "wait pause time: until 12:00:10", ""},
-		{"scale and route", StepState{Step: argov1.CanaryStep{SetCanaryScale: several.SetCanaryScale, SetHeaderRoute: several.SetHeaderRoute}, Pods: StepPods{DesiredNew: 2}}, "wait pods cluster: 0 of 2 new pods available", ""},
-		{"pause over while a person is asked", StepState{Step: pauseFor("10"), Status: asked}, "pass", ""},
-		{"nothing", StepState{}, "fail step person: the step is empty: correct spec.strategy.canary.steps", ""},
+		{"weight reached", stepState{Step: setWeight(10), Pods: all}, "pass", ""},
+		{"weight, pods missing", stepState{Step: setWeight(10), Pods: stepPods{New: pods.ReplicaSetPods{SpecReplicas: 2, Available: 1}, DesiredNew: 2}}, "wait pods cluster: 1 of 2 new pods available", ""},
+		{"weight, enough pods", stepState{Step: setWeight(10), Pods: stepPods{Threshold: &argov1.ReplicaProgressThreshold{Type: argov1.ProgressPods, Value: 1}, New: pods.ReplicaSetPods{SpecReplicas: 2, Available: 1}, DesiredNew: 2}}, "pass", ""},
+		{"weight, stable pods missing", stepState{Step: setWeight(10), Pods: stepPods{StableCountFixed: true, StableSpecReplicas: 3, StableReplicas: 2, DesiredStable: 3}}, "wait pods cluster: 2 stable pods, 3 desired", ""},
+		{"weight, stable pods follow the traffic", stepState{Step: setWeight(10), Pods: stepPods{StableSpecReplicas: 3, StableReplicas: 2, DesiredStable: 3}}, "pass", ""},
+		{"weight, others", stepState{Step: setWeight(10), Pods: stepPods{WithoutRouter: true, OthersAvailable: 2}}, "wait pods cluster: 2 pods of other revisions must end first", ""},
+		{"weight, others behind a router", stepState{Step: setWeight(10), Pods: stepPods{OthersAvailable: 2}}, "pass", ""},
+		{"weight not verified", stepState{Step: setWeight(10), Pods: all, Status: argov1.RolloutStatus{Canary: argov1.CanaryStatus{Weights: &argov1.TrafficWeights{Verified: new(false)}}}}, "wait route-confirmed cluster: the router has not applied the weight yet", ""},
+		{"weight verified", stepState{Step: setWeight(10), Pods: all, Status: argov1.RolloutStatus{Canary: argov1.CanaryStatus{Weights: &argov1.TrafficWeights{Verified: new(true)}}}}, "pass", ""},
+		{"scale", stepState{Step: scaleTo(2), Pods: stepPods{New: pods.ReplicaSetPods{SpecReplicas: 2, Available: 1}, DesiredNew: 2}}, "wait pods cluster: 1 of 2 new pods available", ""},
+		{"pause to begin", stepState{Step: pauseFor("10")}, "wait pause cluster: starts with the next status update", ""},
+		{"pause", stepState{Step: pauseFor("10"), Status: pausedSinceStatus(noon)}, "wait pause time: until 12:00:10", ""},
+		{"pause at its end", stepState{Step: pauseFor("10"), Status: pausedSinceStatus(noon.Add(-10 * time.Second))}, "wait pause time: until 12:00:00", ""},
+		{"pause over", stepState{Step: pauseFor("10"), Status: pausedSinceStatus(noon.Add(-11 * time.Second))}, "pass", ""},
+		{"pause of nothing", stepState{Step: pauseFor("0"), Status: pausedSinceStatus(noon.Add(-1))}, "pass", ""},
+		{"pause without end", stepState{Step: pauseFor(""), Status: pausedSinceStatus(noon.Add(-time.Hour))}, "wait pause person: until the user promotes the rollout", ""},
+		{"pause ended by the user", stepState{Step: pauseFor(""), Status: argov1.RolloutStatus{ControllerPause: true}}, "pass", ""},
+		{"pause that cannot be read", stepState{Step: pauseFor("soon"), Status: pausedSinceStatus(noon)}, "fail pause person: invalid duration: correct spec.strategy.canary.steps", ""},
+		{"analysis to come", stepState{Step: analysis}, "wait analysis cluster: not started yet", ""},
+		{"analysis runs", stepState{Step: analysis, Run: &runResult{Name: "r", Phase: argov1.AnalysisPhaseRunning}}, "wait analysis cluster: r is running", ""},
+		{"analysis good", stepState{Step: analysis, Run: &runResult{Name: "r", Phase: argov1.AnalysisPhaseSuccessful}}, "pass", ""},
+		{"analysis bad", stepState{Step: analysis, Run: &runResult{Name: "r", Phase: argov1.AnalysisPhaseFailed, Message: "m"}}, "fail analysis person: r is failed: m", "Step-based analysis phase error/failed: m"},
+		{"analysis wrong", stepState{Step: analysis, Run: &runResult{Name: "r", Phase: argov1.AnalysisPhaseError}}, "fail analysis person: r is error", "Step-based analysis phase error/failed"},
+		{"analysis neither", stepState{Step: analysis, Run: &runResult{Name: "r", Phase: argov1.AnalysisPhaseInconclusive}}, "wait analysis person: r is inconclusive", ""},
+		{"experiment bad", stepState{Step: experiment, Experiment: &runResult{Name: "e", Phase: argov1.AnalysisPhaseFailed, Message: "m"}}, "fail experiment person: e is failed: m", "Experiment analysis phase is error/failed: m"},
+		{"experiment good", stepState{Step: experiment, Experiment: &runResult{Name: "e", Phase: argov1.AnalysisPhaseSuccessful}}, "pass", ""},
+		{"header", stepState{Step: argov1.CanaryStep{SetHeaderRoute: &argov1.SetHeaderRoute{}}}, "wait route cluster: not applied yet", ""},
+		{"mirror", stepState{Step: argov1.CanaryStep{SetMirrorRoute: &argov1.SetMirrorRoute{}}, RoutePlanned: true}, "pass", ""},
+		{"plugin to be called", stepState{Step: plugin}, "wait plugin cluster: a is not called yet", ""},
+		{"plugin is called", stepState{Step: plugin, PluginGate: new(release.NewWaitingGate("plugin", release.ByAnswer, "asked"))}, "wait plugin answer: asked", ""},
+		{"plugin good", stepState{Step: plugin, Status: ran(argov1.StepPluginSuccessful, false, "")}, "pass", ""},
+		{"plugin disabled", stepState{Step: plugin, Status: ran("", true, "")}, "pass", ""},
+		{"plugin bad", stepState{Step: plugin, Status: ran(argov1.StepPluginFailed, false, "")}, "fail plugin person: says", "Step Plugin 1 (a) failed: says"},
+		{"scale, pause and route", stepState{Step: several, Status: pausedSinceStatus(noon)}, "wait pause time: until 12:00:10", ""},
+		{"scale and route", stepState{Step: argov1.CanaryStep{SetCanaryScale: several.SetCanaryScale, SetHeaderRoute: several.SetHeaderRoute}, Pods: stepPods{DesiredNew: 2}}, "wait pods cluster: 0 of 2 new pods available", ""},
+		{"pause over while a person is asked", stepState{Step: pauseFor("10"), Status: asked}, "pass", ""},
+		{"nothing", stepState{}, "fail step person: the step is empty: correct spec.strategy.canary.steps", ""},
 	} {
 		if test.v.Now.IsZero() {
 			test.v.Now = noon
 		}
-		gates := EvaluateStepGates(test.v)
+		gates := evaluateStepGates(test.v)
 		got := "pass"
 		if gate := gates.First(); gate != nil {
 			got = string(gate.Verdict) + " " + gate.Name + " " + string(gate.Opener) + ": " + gate.Message
@@ -119,7 +119,7 @@ func TestGatesOfEachKindOfStep(t *testing.T) {
 		if got != test.want {
 			t.Errorf("%s:\ngot  %s\nwant %s", test.name, got, test.want)
 		}
-		if detail, aborts := StepAbortCause(test.v); detail != test.detail || aborts != (test.detail != "") {
+		if detail, aborts := stepAbortCause(test.v); detail != test.detail || aborts != (test.detail != "") {
 			t.Errorf("%s: aborts %v with %q, want %q", test.name, aborts, detail, test.detail)
 		}
 	}
@@ -138,9 +138,9 @@ func TestNoStepIsADeadEnd(t *testing.T) {
 		{SetMirrorRoute: &argov1.SetMirrorRoute{}},
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		v := StepState{
+		v := stepState{
 			Now: noon, Step: rapid.SampledFrom(steps).Draw(t, "step"), RoutePlanned: rapid.Bool().Draw(t, "routed"),
-			Pods: StepPods{
+			Pods: stepPods{
 				New: pods.ReplicaSetPods{SpecReplicas: rapid.Int32Range(0, 3).Draw(t, "spec"), Available: rapid.Int32Range(0, 3).Draw(t, "available")}, DesiredNew: rapid.Int32Range(0, 3).Draw(t, "want"),
 				WithoutRouter: rapid.Bool().Draw(t, "basic"), OthersAvailable: rapid.Int32Range(0, 1).Draw(t, "others"),
 			},
@@ -150,7 +150,7 @@ func TestNoStepIsADeadEnd(t *testing.T) {
 		}
 		v.Status.ControllerPause = rapid.Bool().Draw(t, "controller pause")
 		if rapid.Bool().Draw(t, "judged") {
-			v.Run = &RunResult{Name: "r", Phase: rapid.SampledFrom(phases).Draw(t, "phase")}
+			v.Run = &runResult{Name: "r", Phase: rapid.SampledFrom(phases).Draw(t, "phase")}
 			v.Experiment = v.Run
 		}
 		if rapid.Bool().Draw(t, "called") {
@@ -159,7 +159,7 @@ func TestNoStepIsADeadEnd(t *testing.T) {
 				Backoff: rapid.SampledFrom([]argov1.DurationString{"", "1s", "-1s", "never"}).Draw(t, "backoff"),
 			}}
 		}
-		gates := EvaluateStepGates(v)
+		gates := evaluateStepGates(v)
 		if len(gates) == 0 {
 			t.Fatalf("%s looks at nothing", DescribeStep(v.Step))
 		}

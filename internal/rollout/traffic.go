@@ -134,8 +134,8 @@ func desiredSplit(f facts) trafficSplit {
 		t.weight = highestKnownWeight(f, nil, f.Hash)
 	case lacksBackgroundAnalysis(f):
 		return splitBeforeAnalysis(f, t)
-	case stepPods(f).missingPods() != "":
-		return splitBeforePods(f, t, stepPods(f).missingPods())
+	case countStepPods(f).missingPods() != "":
+		return splitBeforePods(f, t, countStepPods(f).missingPods())
 	case stepping:
 		t.weight, t.managedRoutes, t.experiments = pods.WeightAt(c.Steps, *s.CurrentStepIndex), true, true
 	default:
@@ -263,7 +263,7 @@ func weightsForSplit(f facts, t trafficSplit) argov1.TrafficWeights {
 // currentRouteServices returns the Services that a router currently uses for both sides.
 func currentRouteServices(f facts) (canary, stable string) {
 	c := f.Spec.Strategy.Canary
-	return RouteServices(*c, f.Status.Canary.StablePingPong, c.TrafficRouting.ALB != nil)
+	return routeServices(*c, f.Status.Canary.StablePingPong, c.TrafficRouting.ALB != nil)
 }
 
 // canaryDestination returns the revision that receives the canary weight. A subset that selects the stable revision
@@ -304,9 +304,9 @@ func stableWeight(f facts, weights argov1.TrafficWeights) int32 {
 	return max(remaining, 0)
 }
 
-// RouteServices returns the Services of both sides as a router names them: those of pingPongServices for ALB, and for
+// routeServices returns the Services of both sides as a router names them: those of pingPongServices for ALB, and for
 // other routers if the strategy names no fixed ones. stableService is status.canary.stablePingPong.
-func RouteServices(c argov1.CanaryStrategy, stableService argov1.PingPongType, alb bool) (canary, stable string) {
+func routeServices(c argov1.CanaryStrategy, stableService argov1.PingPongType, alb bool) (canary, stable string) {
 	if c.PingPong != nil && (alb || c.CanaryService == "" && c.StableService == "") {
 		return pingPongServices(*c.PingPong, stableService)
 	}

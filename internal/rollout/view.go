@@ -226,7 +226,7 @@ func TrafficShare(s Snapshot) int32 {
 func isReleased(s Snapshot) bool {
 	spec := s.Spec
 	spec.Paused = false
-	phase, _ := PhaseOf(spec, s.Status)
+	phase, _ := phaseOf(spec, s.Status)
 	return s.ValidationError == "" && isPromoted(s.Status) && s.Status.CurrentPodHash == s.Hash && phase == argov1.RolloutPhaseHealthy
 }
 

@@ -6,12 +6,12 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// InRollbackWindow reports whether a release returns to a revision that is recent enough to skip all steps: the new
+// isRecentRevision reports whether a release returns to a revision that is recent enough to skip all steps: the new
 // ReplicaSet is older than the stable one, and fewer revisions than the window allows were created between them.
 //
 // others are the creation times of all ReplicaSets of the Rollout, without those of experiments. They may include the
 // two.
-func InRollbackWindow(window *argov1.RollbackWindowSpec, newSet, stable time.Time, others []time.Time) bool {
+func isRecentRevision(window *argov1.RollbackWindowSpec, newSet, stable time.Time, others []time.Time) bool {
 	if window == nil || window.Revisions <= 0 || !newSet.Before(stable) {
 		return false
 	}

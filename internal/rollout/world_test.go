@@ -53,7 +53,7 @@ type world struct {
 	plugins             map[string]StepPlugin
 	replies             map[string]pluginBehavior
 	answers             release.Answers
-	calls               map[string]PluginCall // in flight, by the ID of the query
+	calls               map[string]StepPluginCall // in flight, by the ID of the query
 	routerPlugins       map[string]RouterPlugin
 	routerReplies       map[string]routerBehavior
 	routerCalls         map[string]RouterCalls // in flight, by the ID of the query
@@ -82,7 +82,7 @@ func newWorld(spec argov1.RolloutSpec) *world {
 	return &world{
 		now: noon, template: "v1", generation: 1, spec: spec, verdict: argov1.AnalysisPhaseRunning, outcome: argov1.AnalysisPhaseRunning,
 		ready: map[string]int32{}, readyLongEnough: map[string]int32{}, services: map[string]Service{}, labels: map[string]*argov1.PodTemplateMetadata{},
-		plugins: map[string]StepPlugin{}, replies: map[string]pluginBehavior{}, answers: release.Answers{}, calls: map[string]PluginCall{},
+		plugins: map[string]StepPlugin{}, replies: map[string]pluginBehavior{}, answers: release.Answers{}, calls: map[string]StepPluginCall{},
 		routerCalls: map[string]RouterCalls{},
 	}
 }
@@ -123,7 +123,7 @@ func (w *world) snapshot(t testingT) Snapshot {
 			s.Route.ManagedRoutes = append(s.Route.ManagedRoutes, m.Name)
 		}
 	}
-	if weighed, backings := ExternalConfirmations(s); w.observedRoute.ExternalLoadBalancer && !weighed && len(backings) == 0 {
+	if checkWeights, targets := ExternalConfirmations(s); w.observedRoute.ExternalLoadBalancer && !checkWeights && len(targets) == 0 {
 		s.Route.Confirmed = nil
 	}
 	if MayStartRelease(s) {

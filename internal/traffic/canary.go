@@ -17,7 +17,7 @@ const RouteKindAnnotation = "serin.dev/route-kind"
 
 // Matches are the requests to which spec.analysis.match limits the canary; nil if there is no limit.
 func Matches(c *flaggerv1.Canary) []release.Match {
-	analysis := analysisOf(c)
+	analysis := c.Spec.EffectiveAnalysis()
 	if analysis == nil || len(analysis.Match) == 0 {
 		return nil
 	}
@@ -53,7 +53,7 @@ const (
 //
 // A cookie without a name, which Flagger wrote if no name was set, is ignored.
 func Sticky(c *flaggerv1.Canary, status flaggerv1.CanaryStatus) *release.Sticky {
-	analysis := analysisOf(c)
+	analysis := c.Spec.EffectiveAnalysis()
 	if analysis == nil || analysis.SessionAffinity == nil {
 		return nil
 	}
@@ -137,12 +137,4 @@ func ExpiredCookie(s *release.Sticky) (release.Cookie, bool) {
 	}
 	c.MaxAge = -1
 	return c, c.Name != ""
-}
-
-// analysisOf returns spec.analysis, or canaryAnalysis, its name in old manifests.
-func analysisOf(c *flaggerv1.Canary) *flaggerv1.CanaryAnalysis {
-	if c.Spec.Analysis != nil {
-		return c.Spec.Analysis
-	}
-	return c.Spec.CanaryAnalysis
 }

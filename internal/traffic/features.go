@@ -228,6 +228,6 @@ func iterates(t Target) bool {
 	if t.Canary == nil {
 		return false
 	}
-	analysis := analysisOf(t.Canary)
+	analysis := t.Canary.Spec.EffectiveAnalysis()
 	return analysis != nil && analysis.Iterations > 0
 }

@@ -117,8 +117,8 @@ func NoIngress(one, several string) string {
 	return fmt.Sprintf(textEitherIngress, one, several) + "Neither are configured."
 }
 
-// IngressFault is why an Ingress of the user does not route to a Service; empty if it does.
-func IngressFault(x Lookup, service string) string {
+// IngressProblem is why an Ingress of the user does not route to a Service; empty if it does.
+func IngressProblem(x Lookup, service string) string {
 	if x.Object == nil {
 		return apierrors.NewNotFound(schema.GroupResource{Group: IngressKind.Group, Resource: "ingresses"}, x.Ref.Name).Error()
 	}
@@ -145,7 +145,7 @@ func ValidateIngresses(path *field.Path, one string, several []string, fields [2
 	}
 	var all field.ErrorList
 	for _, x := range users {
-		if fault := IngressFault(x, service); fault != "" {
+		if fault := IngressProblem(x, service); fault != "" {
 			all = append(all, field.Invalid(at, x.Ref.Name, fault))
 		}
 	}

@@ -53,7 +53,7 @@ type Target struct {
 
 // NewCanaryTarget returns the target of a Canary.
 func NewCanaryTarget(c *flaggerv1.Canary, provider, selectorLabel string) Target {
-	apex := cmp.Or(c.Spec.Service.Name, c.Spec.TargetRef.Name)
+	apex := c.Spec.ApexName()
 	return Target{
 		Provider:      provider,
 		Namespace:     c.Namespace,

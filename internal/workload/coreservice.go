@@ -38,7 +38,7 @@ const (
 
 // Dependencies returns the three Services.
 func (serviceWorkload) Dependencies(c *flaggerv1.Canary) []Object {
-	return []Object{{serviceKind, c.Spec.TargetRef.Name}, {serviceKind, apexName(c) + primarySuffix}, {serviceKind, apexName(c) + "-canary"}}
+	return []Object{{serviceKind, c.Spec.TargetRef.Name}, {serviceKind, c.Spec.ApexName() + primarySuffix}, {serviceKind, c.Spec.ApexName() + "-canary"}}
 }
 
 // Observe compares the specs of target and primary. A Service is always ready; its endpoints show whether it has pods.
@@ -80,7 +80,7 @@ func (k serviceWorkload) targetAndPrimary(ctx context.Context, c *flaggerv1.Cana
 	if target, err = k.readCached(ctx, c, serviceKind, c.Spec.TargetRef.Name); err != nil {
 		return nil, nil, err
 	}
-	primary, err = k.readCached(ctx, c, serviceKind, apexName(c)+primarySuffix)
+	primary, err = k.readCached(ctx, c, serviceKind, c.Spec.ApexName()+primarySuffix)
 	return target, primary, err
 }
 
@@ -184,7 +184,7 @@ func (k serviceWorkload) EnsureServices(ctx context.Context, c *flaggerv1.Canary
 	if target == nil {
 		return newUnusableError(k.missingTargetProblem(c))
 	}
-	name := apexName(c) + "-canary"
+	name := c.Spec.ApexName() + "-canary"
 	existing, err := k.readCached(ctx, c, serviceKind, name)
 	if err != nil {
 		return fmt.Errorf("reconcileCanaryService failed: %w", err)
@@ -225,7 +225,7 @@ func (k serviceWorkload) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary,
 		}
 	}
 	if primary == nil {
-		created := k.newCopy(c, target, apexName(c)+primarySuffix)
+		created := k.newCopy(c, target, c.Spec.ApexName()+primarySuffix)
 		setAnnotations(created, map[string]string{promotedAnnotation: id})
 		if primary, err = k.createObject(ctx, c, created); err != nil {
 			return fmt.Errorf("reconcilePrimaryService failed: creating service %s.%s query error: %w", created.GetName(), c.Namespace, err)
@@ -294,7 +294,7 @@ func (k serviceWorkload) RecreatePrimary(ctx context.Context, c *flaggerv1.Canar
 		return k.adoptService(ctx, c, primary)
 	}
 	return newRefusedError(ErrHistoryGone, "service %[1]s%[2]s.%[3]s does not exist, and its previous spec is unknown: "+
-		"restore the previous spec of %[4]s, and Serin recreates the Service. If spec.targetRef was changed, restore it, and create another Canary for %[4]s", apexName(c), primarySuffix, c.Namespace, c.Spec.TargetRef.Name)
+		"restore the previous spec of %[4]s, and Serin recreates the Service. If spec.targetRef was changed, restore it, and create another Canary for %[4]s", c.Spec.ApexName(), primarySuffix, c.Namespace, c.Spec.TargetRef.Name)
 }
 
 // verifyRevision returns ErrTargetChanged if the target has another revision; an empty revision matches any.
@@ -317,7 +317,7 @@ func (k serviceWorkload) CopyTemplate(ctx context.Context, c *flaggerv1.Canary, 
 	case target == nil:
 		return newUnusableError(k.missingTargetProblem(c))
 	case primary == nil:
-		return fmt.Errorf("service %s%s.%s does not exist and cannot be promoted", apexName(c), primarySuffix, c.Namespace)
+		return fmt.Errorf("service %s%s.%s does not exist and cannot be promoted", c.Spec.ApexName(), primarySuffix, c.Namespace)
 	case !controlledBy(primary, c):
 		return newNotOwnedError(c, serviceKind.Kind, primary)
 	}
@@ -344,7 +344,7 @@ func (k serviceWorkload) RestoreTemplate(ctx context.Context, c *flaggerv1.Canar
 	case err != nil:
 		return err
 	case primary == nil:
-		return newRefusedError(ErrHistoryGone, "service %s%s.%s was deleted, and its previous spec is unknown", apexName(c), primarySuffix, c.Namespace)
+		return newRefusedError(ErrHistoryGone, "service %s%s.%s was deleted, and its previous spec is unknown", c.Spec.ApexName(), primarySuffix, c.Namespace)
 	case !controlledBy(primary, c):
 		return newNotOwnedError(c, serviceKind.Kind, primary)
 	case primary.GetAnnotations()[promotedAnnotation] == id:

@@ -30,7 +30,7 @@ func (d podServices) HandOverServices(ctx context.Context, c *flaggerv1.Canary) 
 	if problem != "" {
 		return newUnusableError(problem)
 	}
-	existing, err := d.readCached(ctx, c, serviceKind, apexName(c))
+	existing, err := d.readCached(ctx, c, serviceKind, c.Spec.ApexName())
 	if err != nil || existing == nil || !controlledBy(existing, c) {
 		return err
 	}

@@ -320,10 +320,7 @@ func isFlaggerCopy(copied, source checksums) bool {
 
 func readinessThresholds(c *flaggerv1.Canary) (primary, canary int) {
 	primary, canary = 100, 100
-	analysis := c.Spec.Analysis
-	if analysis == nil {
-		analysis = c.Spec.CanaryAnalysis
-	}
+	analysis := c.Spec.EffectiveAnalysis()
 	if analysis == nil {
 		return primary, canary
 	}

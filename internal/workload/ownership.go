@@ -16,7 +16,7 @@ type Ownership struct {
 // readOwnership reads from the cache which objects belong to a Canary, whose primary is the given object.
 func (w *Workloads) readOwnership(ctx context.Context, c *flaggerv1.Canary, primary Object) (Ownership, error) {
 	var owned Ownership
-	apex := apexName(c)
+	apex := c.Spec.ApexName()
 	for _, object := range []Object{primary, {serviceKind, apex}, {serviceKind, apex + primarySuffix}, {serviceKind, apex + "-canary"}} {
 		existing, err := w.readCached(ctx, c, object.Kind, object.Name)
 		switch {
@@ -40,7 +40,7 @@ func (d templateWorkload) Ownership(ctx context.Context, c *flaggerv1.Canary) (O
 
 // Ownership implements Workload.
 func (k serviceWorkload) Ownership(ctx context.Context, c *flaggerv1.Canary) (Ownership, error) {
-	return k.readOwnership(ctx, c, Object{serviceKind, apexName(c) + primarySuffix})
+	return k.readOwnership(ctx, c, Object{serviceKind, c.Spec.ApexName() + primarySuffix})
 }
 
 // Ownership implements Workload. The primary is not an object; the router records its Canary on the Service of Knative.

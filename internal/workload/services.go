@@ -52,7 +52,7 @@ type desiredService struct {
 
 // desiredServices returns the desired Services of a Canary: canary, primary and optionally the apex.
 func desiredServices(c *flaggerv1.Canary, p selectorPair, apex bool) []desiredService {
-	name := apexName(c)
+	name := c.Spec.ApexName()
 	services := []desiredService{
 		{name + "-canary", map[string]string{p.label: p.value}, c.Spec.Service.Canary},
 		{name + primarySuffix, map[string]string{p.label: p.primaryValue()}, c.Spec.Service.Primary},
@@ -62,9 +62,6 @@ func desiredServices(c *flaggerv1.Canary, p selectorPair, apex bool) []desiredSe
 	}
 	return services
 }
-
-// apexName returns the name of the Service that clients call.
-func apexName(c *flaggerv1.Canary) string { return cmp.Or(c.Spec.Service.Name, c.Spec.TargetRef.Name) }
 
 // podServices manages the Services that select the pods of target and primary.
 type podServices struct{ targetPair }
@@ -98,7 +95,7 @@ func (d podServices) EnsureServices(ctx context.Context, c *flaggerv1.Canary, ap
 
 // apexSelects reports whether the Service that clients call selects the pods of a workload.
 func (d podServices) apexSelects(ctx context.Context, c *flaggerv1.Canary, workload *unstructured.Unstructured) (bool, error) {
-	apex, err := d.readCached(ctx, c, serviceKind, apexName(c))
+	apex, err := d.readCached(ctx, c, serviceKind, c.Spec.ApexName())
 	if apex == nil || err != nil {
 		return false, err
 	}
@@ -332,7 +329,7 @@ func discoveredPorts(s flaggerv1.CanaryService, template map[string]any) []port 
 func portProblem(c *flaggerv1.Canary, kind string, template map[string]any) string {
 	s := c.Spec.Service
 	invalid := func(format string, args ...any) string {
-		name := apexName(c) + "-canary"
+		name := c.Spec.ApexName() + "-canary"
 		return fmt.Sprintf("reconcileService failed: service %s.%s create error: Service %q is invalid: ", name, c.Namespace, name) +
 			fmt.Sprintf(format, args...)
 	}
@@ -548,7 +545,7 @@ func restoredService(existing *unstructured.Unstructured, c *flaggerv1.Canary, p
 		restored.SetAnnotations(annotations)
 		return restored, nil
 	}
-	apex := current.name == apexName(c)
+	apex := current.name == c.Spec.ApexName()
 	if !selectsAsTakenOver || !isTakenOver(annotations) && (!apex || !ownsPrimary) { // -canary may have had that selector before
 		return restored, nil
 	}

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -197,7 +196,7 @@ func appendKind(kinds []schema.GroupVersionKind, kind schema.GroupVersionKind) [
 // initialDependencies are the objects whose changes requeue this Canary, whether they exist or not. Those of its workload and its
 // route are added when they are known.
 func (o *Observer) initialDependencies(c *flaggerv1.Canary) []watching.Object {
-	apex := cmp.Or(c.Spec.Service.Name, c.Spec.TargetRef.Name)
+	apex := c.Spec.ApexName()
 	var dependencies []watching.Object
 	for _, name := range []string{apex, apex + "-primary", apex + "-canary"} {
 		dependencies = append(dependencies, watching.Object{Kind: schema.GroupKind{Kind: "Service"}, Namespace: c.Namespace, Name: name}, endpoints.Of(c.Namespace, name))
@@ -206,7 +205,7 @@ func (o *Observer) initialDependencies(c *flaggerv1.Canary) []watching.Object {
 		dependencies = append(dependencies, watching.Object{Kind: schema.GroupKind{Group: flaggerv1.GroupName, Kind: flaggerv1.MetricTemplateKind}, Namespace: key.Namespace, Name: key.Name})
 	}
 	for _, alert := range analysisOf(c).Alerts {
-		key := templateKey(c.Namespace, alert.ProviderRef)
+		key := referenceKey(c.Namespace, alert.ProviderRef)
 		dependencies = append(dependencies, watching.Object{Kind: schema.GroupKind{Group: flaggerv1.GroupName, Kind: flaggerv1.AlertProviderKind}, Namespace: key.Namespace, Name: key.Name})
 	}
 	return dependencies
@@ -217,13 +216,13 @@ func templateKeys(c *flaggerv1.Canary) []types.NamespacedName {
 	var out []types.NamespacedName
 	for _, metric := range analysisOf(c).Metrics {
 		if ref := metric.TemplateRef; ref != nil {
-			out = append(out, templateKey(c.Namespace, *ref))
+			out = append(out, referenceKey(c.Namespace, *ref))
 		}
 	}
 	return out
 }
 
-func templateKey(namespace string, ref flaggerv1.CrossNamespaceObjectReference) types.NamespacedName {
+func referenceKey(namespace string, ref flaggerv1.CrossNamespaceObjectReference) types.NamespacedName {
 	if ref.Namespace != "" {
 		namespace = ref.Namespace
 	}
@@ -455,7 +454,7 @@ func (o *Observer) findMissingReferences(ctx context.Context, s *observation) er
 // findMissingAlertProviders finds alerts whose provider does not exist. A reference that is refused needs no provider.
 func (o *Observer) findMissingAlertProviders(ctx context.Context, s *observation) error {
 	for i, alert := range analysisOf(s.object).Alerts {
-		key := templateKey(s.object.Namespace, alert.ProviderRef)
+		key := referenceKey(s.object.Namespace, alert.ProviderRef)
 		if o.Settings.NoCrossNamespace && key.Namespace != s.object.Namespace {
 			continue
 		}

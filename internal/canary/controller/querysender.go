@@ -272,7 +272,7 @@ func (s *QuerySender) prometheusProvider(c *flaggerv1.Canary) (metric.Provider, 
 // resolveTemplate resolves a metric template. The Secret is read in the namespace of the template, never in one that the Canary
 // names.
 func (s *QuerySender) resolveTemplate(ctx context.Context, c *flaggerv1.Canary, check canary.Check, vars metric.Vars, query metric.Query) (metric.Provider, metric.Query, *release.Answer) {
-	key := templateKey(c.Namespace, *check.Metric.TemplateRef)
+	key := referenceKey(c.Namespace, *check.Metric.TemplateRef)
 	outcome := func(o release.Outcome, text string) (metric.Provider, metric.Query, *release.Answer) {
 		return nil, query, &release.Answer{Outcome: o, Text: text}
 	}
@@ -371,7 +371,7 @@ func (s *QuerySender) checkSources(ctx context.Context, c *flaggerv1.Canary, che
 			}
 			continue
 		}
-		key := templateKey(c.Namespace, *check.Metric.TemplateRef)
+		key := referenceKey(c.Namespace, *check.Metric.TemplateRef)
 		vars, err := s.vars(ctx, c, check)
 		if err != nil {
 			problems = append(problems, err.Error())

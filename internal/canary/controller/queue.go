@@ -26,13 +26,13 @@ func storedQueueEntry(c *flaggerv1.Canary) release.QueueEntry {
 	return canary.QueueEntryOf(&decoded)
 }
 
-// IndexPlaces adds the index with which caches find the Canaries that are in progress or in the queue.
-func IndexPlaces(ctx context.Context, indexer client.FieldIndexer) error {
+// IndexQueueEntries adds the index with which caches find the Canaries that are in progress or in the queue.
+func IndexQueueEntries(ctx context.Context, indexer client.FieldIndexer) error {
 	return releases.Index(ctx, indexer)
 }
 
-// Queued returns Canaries as a kind of the queue. indexed is true for a reader with the index of IndexPlaces.
-func Queued(reader client.Reader, indexed bool) queue.Kind { return releases.Queued(reader, indexed) }
+// QueueKind returns Canaries as a kind of the queue. indexed is true for a reader with the index of IndexQueueEntries.
+func QueueKind(reader client.Reader, indexed bool) queue.Kind { return releases.QueueKind(reader, indexed) }
 
 // queueState returns whether a release may start in addition to those in progress; nil if their number is not limited, or if no
 // release is to start.

@@ -127,13 +127,10 @@ func (r *Reconciler) reconcile(ctx context.Context, object *flaggerv1.Canary) (r
 	r.memory.ScheduleWake(key, decision.Wake)
 	retry := reconciler.Earliest(s.podsDue, s.otherControllerDue, r.memory.Retry(key, reconciler.Refused, rejected, s.snapshot.Now), r.memory.Retry(key, reconciler.NotInstalled, s.needsRetry, s.snapshot.Now))
 	explainAt := explanation.At
-	if written || s.snapshot.OtherController.Acts() {
-		explainAt = time.Time{} // the write shows all gates, or the status belongs to Flagger
+	if s.snapshot.OtherController.Acts() {
+		explainAt = time.Time{} // the status belongs to Flagger
 	}
-	if written && !decision.Wake.After(s.snapshot.Now) {
-		decision.Wake = time.Time{} // the event of the write requeues the release
-	}
-	return reconcile.Result{RequeueAfter: reconciler.RequeueDelay(r.Clock.Now(), reconciler.Earliest(decision.Wake, explainAt, retry))}, nil
+	return r.frame.Requeue(s.snapshot.Now, decision.Wake, explainAt, retry, written), nil
 }
 
 // observeWithMemory observes a Canary, and adds what this process remembers of it and the answers that it received.

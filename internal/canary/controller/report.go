@@ -122,15 +122,12 @@ func (r *Reporter) callEventHooks(key types.NamespacedName, c *flaggerv1.Canary,
 	}
 }
 
+// analysisOf returns the analysis of a Canary; empty if there is none.
 func analysisOf(c *flaggerv1.Canary) flaggerv1.CanaryAnalysis {
-	switch {
-	case c.Spec.Analysis != nil:
-		return *c.Spec.Analysis
-	case c.Spec.CanaryAnalysis != nil:
-		return *c.Spec.CanaryAnalysis
-	default:
-		return flaggerv1.CanaryAnalysis{}
+	if analysis := c.Spec.EffectiveAnalysis(); analysis != nil {
+		return *analysis
 	}
+	return flaggerv1.CanaryAnalysis{}
 }
 
 // queueAlerts queues one message per alert provider that wants its severity.
@@ -150,7 +147,7 @@ func (r *Reporter) queueAlerts(ctx context.Context, c *flaggerv1.Canary, plan ca
 		if !alerting.Wants(string(entry.Severity), alert.Severity) {
 			continue
 		}
-		provider := templateKey(c.Namespace, entry.ProviderRef)
+		provider := referenceKey(c.Namespace, entry.ProviderRef)
 		if r.NoCrossNamespace && provider.Namespace != c.Namespace {
 			log.FromContext(ctx).Info("Refused alert provider of another namespace", "object", provider.String())
 			continue

@@ -90,7 +90,7 @@ func newLimitedTestCluster(t *testing.T, policy outbound.Policy, limits release.
 		NewAlertSender: alerting.NewSenders(out, outbound.Policy{AllowLoopback: true}).New, Metrics: metrics,
 	}
 	releaseQueue := queue.New(limits, "")
-	canaries := Queued(cluster.client, false)
+	canaries := QueueKind(cluster.client, false)
 	canaries.Wake = cluster.enqueue
 	releaseQueue.Register(canaries)
 	queries := queryrunner.NewPooled(clk, maxQueriesPerPool, Pool, sender.Send, func(key types.NamespacedName, _ bool) { cluster.enqueue(key) })

@@ -46,7 +46,7 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *reconciler.Queue, o Options
 	if err != nil {
 		return fmt.Errorf("create the controller of Canaries: %w", err)
 	}
-	canaries := Queued(r.Client, true)
+	canaries := QueueKind(r.Client, true)
 	canaries.Wake = queue.Add
 	r.Queue.Register(canaries)
 	w := &watching.Watches{Controller: c, Cache: mgr.GetCache(), Mapper: mgr.GetRESTMapper(), AffectedReleases: r.AffectedReleases}

@@ -52,7 +52,7 @@ var errNotListed = errors.New("objects of this kind are not listed")
 func newCachedReader(ctx context.Context, c client.WithWatch) (*cachedReader, error) {
 	r := &cachedReader{recordingClient: &recordingClient{WithWatch: c}, indexes: map[string]client.IndexerFunc{}, cache: newListCache()}
 	for _, index := range []func(context.Context, client.FieldIndexer) error{
-		endpoints.Index, rolloutcontroller.IndexOwners, rolloutcontroller.IndexServices, rolloutcontroller.IndexWorkloads, rolloutcontroller.IndexPlaces, canarycontroller.IndexTargets, canarycontroller.IndexPlaces,
+		endpoints.Index, rolloutcontroller.IndexOwners, rolloutcontroller.IndexServices, rolloutcontroller.IndexWorkloads, rolloutcontroller.IndexQueueEntries, canarycontroller.IndexTargets, canarycontroller.IndexQueueEntries,
 	} {
 		if err := index(ctx, r); err != nil {
 			return nil, err

@@ -67,7 +67,7 @@ func (s *Session) measureCanary(ctx context.Context, observed *explain.Canary, r
 			answer := measureWithin(ctx, func(ctx context.Context) release.Answer { return sender.MeasureFor(ctx, object, one, serving) })
 			m.Outcome, m.Text, m.Query, m.Service = answer.Outcome, answer.Text, oneLine(answer.Query), transport.service
 			if answer.Outcome == release.Measured {
-				ok, value, limit := canary.JudgeValue(one, answer.Value)
+				ok, value, limit := canary.EvaluateValue(one, answer.Value)
 				m.Violated, m.Value, m.Limit = !ok, value, limit
 			}
 			if transport.notSent != "" {

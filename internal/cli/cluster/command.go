@@ -341,7 +341,7 @@ func phaseOrNew(phase string) string { return cmp.Or(phase, "new") }
 // analysisProgress describes how much of an analysis was observed.
 func analysisProgress(c *flaggerv1.Canary) string {
 	step, threshold := fmt.Sprintf("weight %d%%", c.Status.CanaryWeight), 1
-	if analysis := cmp.Or(c.Spec.Analysis, c.Spec.CanaryAnalysis); analysis != nil {
+	if analysis := c.Spec.EffectiveAnalysis(); analysis != nil {
 		threshold = max(analysis.Threshold, 1)
 		if analysis.Iterations > 0 {
 			step = fmt.Sprintf("iteration %d of %d", min(c.Status.Iterations, analysis.Iterations), analysis.Iterations)

@@ -143,10 +143,10 @@ func rolloutTurnMessage(object *argov1.Rollout) string {
 func newQueue(limits release.ConcurrencyLimits, f flags, r *cachedReader) *queue.Queue {
 	q := queue.New(limits, f.Namespace)
 	if slices.Contains(f.APIs, "canary") {
-		q.Register(controller.Queued(r, true))
+		q.Register(controller.QueueKind(r, true))
 	}
 	if slices.Contains(f.APIs, "rollout") {
-		q.Register(rolloutcontroller.Queued(r, true))
+		q.Register(rolloutcontroller.QueueKind(r, true))
 	}
 	return q
 }

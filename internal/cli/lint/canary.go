@@ -63,10 +63,7 @@ func analysisField(d *document, path string) string {
 }
 
 func (l *linter) checkCanaryReferences(d *document, c *flaggerv1.Canary) {
-	analysis := c.Spec.Analysis
-	if analysis == nil {
-		analysis = c.Spec.CanaryAnalysis
-	}
+	analysis := c.Spec.EffectiveAnalysis()
 	if analysis == nil {
 		return
 	}

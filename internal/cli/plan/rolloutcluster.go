@@ -138,14 +138,14 @@ func (w *rolloutCluster) reconcile() bool {
 func (w *rolloutCluster) answerPlugins() bool {
 	answered := false
 	for _, query := range w.last.Queries {
-		call, isCall := query.Request.(rollout.PluginCall)
+		call, isCall := query.Request.(rollout.StepPluginCall)
 		if _, known := w.answers[query.ID]; known || !isCall {
 			continue
 		}
 		if w.answers == nil {
 			w.answers = release.Answers{}
 		}
-		w.answers[query.ID] = release.Answer{ID: query.ID, Began: w.now, Ended: w.now, Outcome: release.Yes, Detail: rollout.PluginReply{Phase: argov1.StepPluginSuccessful}}
+		w.answers[query.ID] = release.Answer{ID: query.ID, Began: w.now, Ended: w.now, Outcome: release.Yes, Detail: rollout.StepPluginReply{Phase: argov1.StepPluginSuccessful}}
 		w.addNote(fmt.Sprintf("Step %d calls the plugin %s, whose duration is not known.", call.Step+1, call.Plugin))
 		answered = true
 	}

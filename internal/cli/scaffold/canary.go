@@ -143,7 +143,7 @@ func (o *observation) checkApex(c choice) error {
 		if groupKind(object) != canaryKind || decode(object, &other) != nil {
 			continue
 		}
-		if apex := cmp.Or(other.Spec.Service.Name, other.Spec.TargetRef.Name); apex == o.apexName(c) {
+		if apex := other.Spec.ApexName(); apex == o.apexName(c) {
 			return refuse("Service %s belongs to Canary %s, which releases %s %s: create another Service for %s", apex, other.Name, other.Spec.TargetRef.Kind,
 				other.Spec.TargetRef.Name, &o.target)
 		}

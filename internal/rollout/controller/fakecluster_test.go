@@ -72,7 +72,7 @@ func newFakeCluster(t *testing.T, manifests ...string) *fakeCluster {
 	p := &fakeCluster{T: t, key: key, news: make(chan struct{}), clock: clocktesting.NewFakeClock(time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC))}
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&argov1.Rollout{}, &appsv1.ReplicaSet{}).
 		WithInterceptorFuncs(p.recordingFuncs())
-	for _, index := range []func(context.Context, client.FieldIndexer) error{IndexOwners, IndexServices, IndexWorkloads, IndexMarkedWorkloads, IndexPlaces, endpoints.Index} {
+	for _, index := range []func(context.Context, client.FieldIndexer) error{IndexOwners, IndexServices, IndexWorkloads, IndexMarkedWorkloads, IndexQueueEntries, endpoints.Index} {
 		if err := index(t.Context(), indexes{t, builder}); err != nil {
 			t.Fatal(err)
 		}

@@ -55,7 +55,7 @@ func (n newestVersions) requireNewest(object *argov1.Rollout) readyourwrites.Wri
 	}
 }
 
-// requireNewestWorkload does the same for the workload whose template a Rollout has: with an old version, a release of a previous
+// requireNewestWorkload rejects an outdated version of the workload whose template a Rollout has: with it, a release of a previous
 // template would start. It is checked at writes of the Rollout itself as well, because their version does not cover the workload.
 func (n newestVersions) requireNewestWorkload(s *observation, check readyourwrites.WriteCheck) readyourwrites.WriteCheck {
 	if s.workload == nil || s.workload.object == nil || s.workload.object.GroupVersionKind() == replicaSetKind { // which is read in each reconciliation
@@ -72,8 +72,8 @@ func (n newestVersions) requireNewestWorkload(s *observation, check readyourwrit
 	}
 }
 
-// requireNewestReplicaSets does the same for its ReplicaSets, all of which are read once, at the first write for a Rollout: in
-// an old list, one of them may be missing, be deleted by now, or have pods that it has lost. This would lead to surplus
+// requireNewestReplicaSets rejects an outdated list of its ReplicaSets, all of which are read once, at the first write for a
+// Rollout: in an old list, one of them may be missing, be deleted by now, or have pods that it has lost. This would lead to surplus
 // ReplicaSets and pods, or to users without pods.
 func (n newestVersions) requireNewestReplicaSets(s *observation, check readyourwrites.WriteCheck) readyourwrites.WriteCheck {
 	return func(ctx context.Context, written client.Object) error {
@@ -106,7 +106,7 @@ func (n newestVersions) requireNewestReplicaSets(s *observation, check readyourw
 	}
 }
 
-// requireNewestRoute does the same for the objects of the route, also once: in an old list, a revision that still has traffic may
+// requireNewestRoute rejects outdated objects of the route, also once: in an old list, a revision that still has traffic may
 // seem to have none, and a Service or subset would select other pods.
 func (n newestVersions) requireNewestRoute(s *observation, check readyourwrites.WriteCheck) readyourwrites.WriteCheck {
 	return func(ctx context.Context, written client.Object) error {

@@ -71,8 +71,8 @@ type observation struct {
 	routers []traffic.Router
 	// versions are those of the objects of each router when its route was read; nil if it was not read, or was written since.
 	versions []traffic.Versions
-	// formerRouters are the routers of former specs whose objects are not restored yet, with their managed routes. released is true
-	// if some were restored in this reconciliation.
+	// formerRouters are the routers of former specs whose objects are not restored yet, with their managed routes. routersRestored is
+	// true if some were restored in this reconciliation.
 	formerRouters       []argov1.RoutedStatus
 	formerManagedRoutes []argov1.ManagedRoute
 	routersRestored     bool

@@ -50,7 +50,7 @@ func (o *Observer) observeLoadBalancers(_ context.Context, s *observation) error
 func (s *observation) useStoredAnswer() {
 	snapshot := s.snapshot
 	snapshot.Spec = s.spec
-	if weighed, targets := rollout.ExternalConfirmations(snapshot); !weighed && len(targets) == 0 {
+	if checkWeights, targets := rollout.ExternalConfirmations(snapshot); !checkWeights && len(targets) == 0 {
 		return
 	}
 	weights := s.object.Status.Canary.Weights
@@ -80,21 +80,21 @@ func (a externalAnswer) dueQueries(query release.Query, now time.Time) []release
 func (s *observation) externalRequest() (traffic.LoadBalancerQuery, bool) {
 	snapshot := s.snapshot
 	snapshot.Spec = s.spec
-	weighed, targets := rollout.ExternalConfirmations(snapshot)
+	checkWeights, targets := rollout.ExternalConfirmations(snapshot)
 	request := traffic.LoadBalancerQuery{Namespace: s.object.Namespace}
-	if weighed {
+	if checkWeights {
 		request.Forwards = s.forwards
 	}
 	for _, b := range targets {
-		backing := traffic.Backing{Service: b.Service, Hash: b.Hash}
+		target := traffic.BackendTarget{Service: b.Service, Hash: b.Hash}
 		for _, rs := range snapshot.ReplicaSets {
 			if rs.Hash == b.Hash {
-				backing.Pods = rs.Available
+				target.Pods = rs.Available
 			}
 		}
-		request.Backings = append(request.Backings, backing)
+		request.Targets = append(request.Targets, target)
 	}
-	return request, len(request.Forwards) > 0 || len(request.Backings) > 0
+	return request, len(request.Forwards) > 0 || len(request.Targets) > 0
 }
 
 // newQuery returns a query whose ID is derived from its request: another weight is another query.

@@ -18,13 +18,13 @@ var releases = reconciler.Releases[*argov1.Rollout]{
 	QueueEntry: rollout.QueueEntryOf,
 }
 
-// IndexPlaces lets caches find the Rollouts that are in progress, or in the queue, without reading all.
-func IndexPlaces(ctx context.Context, indexer client.FieldIndexer) error {
+// IndexQueueEntries lets caches find the Rollouts that are in progress, or in the queue, without reading all.
+func IndexQueueEntries(ctx context.Context, indexer client.FieldIndexer) error {
 	return releases.Index(ctx, indexer)
 }
 
-// Queued returns Rollouts as a kind of the queue. indexed is true for a reader with the index of IndexPlaces.
-func Queued(reader client.Reader, indexed bool) queue.Kind { return releases.Queued(reader, indexed) }
+// QueueKind returns Rollouts as a kind of the queue. indexed is true for a reader with the index of IndexQueueEntries.
+func QueueKind(reader client.Reader, indexed bool) queue.Kind { return releases.QueueKind(reader, indexed) }
 
 // observeQueueSlot determines whether a release may start in addition to those in progress.
 func (o *Observer) observeQueueSlot(ctx context.Context, s *observation) (err error) {

@@ -36,7 +36,7 @@ func newSharedQueueCluster(t *testing.T, manifests ...string) *sharedQueueCluste
 			return b.other, true, nil
 		},
 	})
-	own := Queued(b.client, true)
+	own := QueueKind(b.client, true)
 	own.Wake = func(key types.NamespacedName) { b.woken = append(b.woken, key) }
 	b.line.Register(own)
 	b.configure(func(parts *Parts) { parts.Queue = b.line })

@@ -158,17 +158,10 @@ func (r *Reconciler) reconcile(ctx context.Context, object *argov1.Rollout) (rec
 		return r.frame.RetryLater(ctx, key, err)
 	}
 	r.memory.ScheduleWake(key, decision.Wake)
-	explainAt := explanation.At
-	if written {
-		explainAt = time.Time{} // the status shows all gates now
-	}
-	if written && !decision.Wake.After(s.snapshot.Now) {
-		decision.Wake = time.Time{} // the event of the write requeues the release
-	}
 	if s.changed && !written {
 		s.retryAt = reconciler.Earliest(s.retryAt, s.snapshot.Now.Add(unobservedChangeRetry))
 	}
-	return reconcile.Result{RequeueAfter: reconciler.RequeueDelay(r.Clock.Now(), reconciler.Earliest(decision.Wake, explainAt, s.retryAt))}, failed
+	return r.frame.Requeue(s.snapshot.Now, decision.Wake, explanation.At, s.retryAt, written), failed
 }
 
 // unobservedChangeRetry is the time after which a change without a write of the status is examined again. Usually, a watch event about

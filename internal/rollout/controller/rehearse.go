@@ -40,7 +40,7 @@ func (o *Observer) Rehearse(ctx context.Context, object *argov1.Rollout, now tim
 	_, err = r.applier.applyEffects(ctx, s, out.Decision.Effects)
 	var refused *rejectedReplicaSetError
 	switch {
-	case errors.As(err, &refused), reconciler.NeedsUser(err):
+	case errors.As(err, &refused), reconciler.NeedsUser(err), reconciler.IsRejected(err):
 		out.Refused = err
 	case err != nil:
 		return Rehearsal{}, err

@@ -85,7 +85,7 @@ func verificationOf(v plugin.Verification) rollout.RouterVerification {
 	case plugin.Verified:
 		return rollout.RouterVerified
 	case plugin.VerifyNotImplemented:
-		return rollout.RouterCannotBeAsked
+		return rollout.RouterVerifyNotImplemented
 	case plugin.NotVerified:
 		return rollout.RouterNotVerified
 	default:

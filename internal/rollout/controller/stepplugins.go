@@ -15,7 +15,7 @@ import (
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
-// maxPluginCalls is the number of calls of one step plugin that are in progress at a time. Namespaces share it.
+// maxPluginCalls is the number of calls of one plugin that are in progress at a time. Namespaces share it.
 const maxPluginCalls = 32
 
 // StepPlugins calls the step plugins of Rollouts, outside the workers.
@@ -26,17 +26,17 @@ type StepPlugins struct {
 	Calls *queryrunner.Runner
 }
 
-// PluginRequest is the request of a query: a call, with the Rollout that the plugin receives.
-type PluginRequest struct {
-	rollout.PluginCall
+// StepPluginRequest is the request of a query: a call, with the Rollout that the plugin receives.
+type StepPluginRequest struct {
+	rollout.StepPluginCall
 	Object *argov1.Rollout
 }
 
 // NewStepPlugins returns the step plugins of a host. onAnswer requeues a Rollout.
 func NewStepPlugins(host *plugin.Host, clk clock.PassiveClock, onAnswer queryrunner.AnswerFunc) *StepPlugins {
-	poolName := func(request any) string { return request.(PluginRequest).Plugin }
+	poolName := func(request any) string { return request.(StepPluginRequest).Plugin }
 	send := func(ctx context.Context, _ queryrunner.Key, query release.Query) release.Answer {
-		request := query.Request.(PluginRequest)
+		request := query.Request.(StepPluginRequest)
 		return callPlugin(ctx, host, request)
 	}
 	return &StepPlugins{
@@ -55,7 +55,7 @@ func findPlugin(host *plugin.Host, name string) rollout.StepPlugin {
 }
 
 // callPlugin calls a plugin.
-func callPlugin(ctx context.Context, host *plugin.Host, r PluginRequest) release.Answer {
+func callPlugin(ctx context.Context, host *plugin.Host, r StepPluginRequest) release.Answer {
 	result, err := host.CallStep(ctx, r.Object, plugin.StepCall{Plugin: r.Plugin, Operation: r.Operation, Config: r.Config, State: r.State})
 	var refused *plugin.RefusedError
 	switch {
@@ -64,7 +64,7 @@ func callPlugin(ctx context.Context, host *plugin.Host, r PluginRequest) release
 	case err != nil:
 		return release.Answer{Outcome: release.Unreachable, Text: err.Error()}
 	default:
-		return release.Answer{Outcome: release.Yes, Detail: rollout.PluginReply{
+		return release.Answer{Outcome: release.Yes, Detail: rollout.StepPluginReply{
 			Phase: argov1.StepPluginPhase(result.Phase), Message: result.Message, RequeueAfter: result.RequeueAfter, State: result.State,
 		}}
 	}
@@ -101,7 +101,7 @@ func (o *Observer) findStepPlugin(s *observation, name string) rollout.StepPlugi
 	case !o.AnswersFromStatus:
 		return rollout.StepPlugin{Refusal: fmt.Sprintf(textPluginsOff, name)}
 	}
-	return rollout.StepPlugin{Refusal: s.shownRefusal(rollout.GatePlugin)}
+	return rollout.StepPlugin{Refusal: s.shownRefusal(rollout.StepPluginGate)}
 }
 
 // shownRefusal returns the reason that the process which calls the plugins has written into the gate of the status; empty: none.
@@ -120,8 +120,8 @@ func (r *Reconciler) submitPluginCalls(ctx context.Context, s *observation, d ro
 	var steps, routes []release.Query
 	for _, query := range d.Queries {
 		switch request := query.Request.(type) {
-		case rollout.PluginCall:
-			query.Request = PluginRequest{request, s.objectForPlugins()}
+		case rollout.StepPluginCall:
+			query.Request = StepPluginRequest{request, s.objectForPlugins()}
 			steps = append(steps, query)
 		case rollout.RouterCalls:
 			query.Request = RouterPluginRequest{request, s.objectForPlugins()}

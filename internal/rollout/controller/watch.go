@@ -58,7 +58,7 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *reconciler.Queue, o Options
 	if err := c.Watch(queue); err != nil {
 		return fmt.Errorf("watch the answers about Rollouts: %w", err)
 	}
-	rollouts := Queued(r.Client, true)
+	rollouts := QueueKind(r.Client, true)
 	rollouts.Wake = queue.Add
 	r.Queue.Register(rollouts)
 	w := &watching.Watches{Controller: c, Cache: o.Cache, Mapper: mgr.GetRESTMapper(), AffectedReleases: r.AffectedReleases}

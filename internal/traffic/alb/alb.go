@@ -76,7 +76,7 @@ func (rd RolloutRenderer) Render(t traffic.Target, r release.Route, existing tra
 	}
 	out := existing.Unchanged()
 	for i, x := range existing {
-		if fault := traffic.IngressFault(x, rootService(t)); fault != "" {
+		if fault := traffic.IngressProblem(x, rootService(t)); fault != "" {
 			return nil, traffic.Refuse(traffic.ErrInvalid, "%s", fault)
 		}
 		obj, err := x.EditShared()

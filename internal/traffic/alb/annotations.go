@@ -248,14 +248,14 @@ func (e editor) read(obj *unstructured.Unstructured, out *traffic.Observed) (tra
 	if err := json.Unmarshal([]byte(text), &forward); err != nil {
 		return wanted, fmt.Errorf("read %s: annotation %s: %w", e.ref, key, err)
 	}
-	var canary, others, stable []traffic.Portion
+	var canary, others, stable []traffic.ServiceShare
 	for _, group := range forward.ForwardConfig.TargetGroups {
-		share := traffic.Portion{Service: group.ServiceName, Port: group.ServicePort, Weight: group.Weight}
+		share := traffic.ServiceShare{Service: group.ServiceName, Port: group.ServicePort, Weight: group.Weight}
 		switch group.ServiceName {
 		case e.t.CanaryService:
-			canary = []traffic.Portion{share}
+			canary = []traffic.ServiceShare{share}
 		case e.t.StableService:
-			stable = []traffic.Portion{share}
+			stable = []traffic.ServiceShare{share}
 		default:
 			others = append(others, share)
 		}

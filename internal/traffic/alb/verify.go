@@ -48,7 +48,7 @@ type Target struct {
 }
 
 // resource is the value of the tag for the target group of a share.
-func resource(namespace, ingress string, s traffic.Portion) string {
+func resource(namespace, ingress string, s traffic.ServiceShare) string {
 	return fmt.Sprintf("%s/%s-%s:%s", namespace, ingress, s.Service, s.Port)
 }
 

@@ -42,7 +42,7 @@ func shop() alb.Balancer {
 }
 
 func wanted(canary, trial, stable int) traffic.Forward {
-	return traffic.Forward{Ingress: "shop", Hosts: []string{"shop.example.com"}, Shares: []traffic.Portion{
+	return traffic.Forward{Ingress: "shop", Hosts: []string{"shop.example.com"}, Shares: []traffic.ServiceShare{
 		{Service: "cart-canary", Port: "80", Weight: canary}, {Service: "cart-trial", Port: "80", Weight: trial}, {Service: "cart-stable", Port: "80", Weight: stable},
 	}}
 }

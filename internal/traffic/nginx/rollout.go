@@ -83,7 +83,7 @@ func (rd RolloutRenderer) Render(t traffic.Target, r release.Route, existing tra
 		if !canary.Ref.Owned {
 			continue
 		}
-		if fault := traffic.IngressFault(user, t.StableService); fault != "" {
+		if fault := traffic.IngressProblem(user, t.StableService); fault != "" {
 			return nil, traffic.Refuse(traffic.ErrInvalid, "%s", fault)
 		}
 		obj, err := canary.EditOwned(t)

@@ -456,7 +456,7 @@ var Canaries = []Mutant{
 		"a new alert provider that is not noticed",
 		"I42",
 		"internal/canary/controller/observe.go",
-		"	for _, alert := range analysisOf(c).Alerts {\n		key := templateKey", "	for _, alert := range analysisOf(c).Alerts[:0] {\n		key := templateKey", 1,
+		"	for _, alert := range analysisOf(c).Alerts {\n		key := referenceKey", "	for _, alert := range analysisOf(c).Alerts[:0] {\n		key := referenceKey", 1,
 	},
 	{
 		"an old report that counts for the current route",

@@ -90,7 +90,7 @@ var Rollouts = []Mutant{
 		"a weight before its pods",
 		"I7",
 		"internal/rollout/traffic.go",
-		"\tcase stepPods(f).missingPods() != \"\":\n", "\tcase stepPods(f).missingPods() != \"\" && !stepping:\n", 113,
+		"\tcase countStepPods(f).missingPods() != \"\":\n", "\tcase countStepPods(f).missingPods() != \"\" && !stepping:\n", 113,
 	},
 	{
 		"labels on the user's Service",
@@ -284,7 +284,7 @@ var Rollouts = []Mutant{
 		"a Rollout requeued immediately, indefinitely",
 		"I21",
 		"internal/rollout/controller/reconciler.go",
-		"RequeueAfter: reconciler.RequeueDelay(r.Clock.Now(), reconciler.Earliest(decision.Wake, explainAt, s.retryAt))}", "RequeueAfter: min(1, reconciler.RequeueDelay(r.Clock.Now(), reconciler.Earliest(decision.Wake, explainAt, s.retryAt)))}", 1,
+		"r.frame.Requeue(s.snapshot.Now, decision.Wake, explanation.At, s.retryAt, written)", "reconcile.Result{RequeueAfter: 1}", 1,
 	},
 	{
 		"a run created again after a lost response",

@@ -39,7 +39,7 @@ func isPluginCall(event any) bool {
 		query = h.QuerySent
 	}
 	switch query.Query.Request.(type) {
-	case controller.PluginRequest, controller.RouterPluginRequest:
+	case controller.StepPluginRequest, controller.RouterPluginRequest:
 		return true
 	default:
 		return false

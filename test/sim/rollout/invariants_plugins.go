@@ -44,12 +44,12 @@ func (c *pluginCalls) check(event any) {
 	case sim.ShardLost: // it drops the answers to calls in flight, also if it acquires the shard again before they come
 		c.forget(h.Instance)
 	case actors.QueryAnswered: // first: it contains the other
-		if request, ok := h.Query.Request.(controller.PluginRequest); ok && c.inFlight[h.Instance+"/"+h.Key.String()] {
+		if request, ok := h.Query.Request.(controller.StepPluginRequest); ok && c.inFlight[h.Instance+"/"+h.Key.String()] {
 			delete(c.inFlight, h.Instance+"/"+h.Key.String())
 			c.recordAnswer(h, request)
 		}
 	case actors.QuerySent:
-		if request, ok := h.Query.Request.(controller.PluginRequest); ok {
+		if request, ok := h.Query.Request.(controller.StepPluginRequest); ok {
 			c.checkCall(h, request)
 		}
 	}
@@ -61,7 +61,7 @@ func (c *pluginCalls) forget(instance string) {
 	maps.DeleteFunc(c.answered, func(_ string, last pluginAnswer) bool { return last.process == instance })
 }
 
-func (c *pluginCalls) checkCall(h actors.QuerySent, request controller.PluginRequest) {
+func (c *pluginCalls) checkCall(h actors.QuerySent, request controller.StepPluginRequest) {
 	name, key := h.Key.Name, h.Instance+"/"+h.Key.String()
 	if c.inFlight[key] {
 		c.Violate("I43", name, "%s of step %d is called while another call is in flight", request.Operation, request.Step)
@@ -89,7 +89,7 @@ func (c *pluginCalls) checkCall(h actors.QuerySent, request controller.PluginReq
 }
 
 // checkRun checks that the step is the current one of a release in progress, and that its time has come.
-func (c *pluginCalls) checkRun(h actors.QuerySent, request controller.PluginRequest, status argov1.RolloutStatus, run argov1.StepPluginStatus) {
+func (c *pluginCalls) checkRun(h actors.QuerySent, request controller.StepPluginRequest, status argov1.RolloutStatus, run argov1.StepPluginStatus) {
 	if status.Abort || request.Object.Spec.Paused || status.CurrentStepIndex == nil || *status.CurrentStepIndex != request.Step {
 		c.Violate("I43", h.Key.Name, "step %d is executed; the release is at %v, aborted %v, paused %v", request.Step, status.CurrentStepIndex, status.Abort, request.Object.Spec.Paused)
 	}
@@ -103,7 +103,7 @@ func (c *pluginCalls) checkRun(h actors.QuerySent, request controller.PluginRequ
 }
 
 // checkAbort checks that the release is aborted, and that the later steps were.
-func (c *pluginCalls) checkAbort(name string, request controller.PluginRequest, status argov1.RolloutStatus) {
+func (c *pluginCalls) checkAbort(name string, request controller.StepPluginRequest, status argov1.RolloutStatus) {
 	if !status.Abort {
 		c.Violate("I43", name, "step %d is aborted, and the release is not", request.Step)
 	}
@@ -123,13 +123,13 @@ func (c *pluginCalls) checkAbort(name string, request controller.PluginRequest, 
 }
 
 // recordAnswer records when the plugin may be called again. The times are those that Argo Rollouts documents.
-func (c *pluginCalls) recordAnswer(h actors.QueryAnswered, request controller.PluginRequest) {
+func (c *pluginCalls) recordAnswer(h actors.QueryAnswered, request controller.StepPluginRequest) {
 	run := runOfStep(request.Object.Status.Canary.StepPluginStatuses, request.Step)
 	if request.Operation != argov1.StepPluginRun || run == nil {
 		return
 	}
 	wait := 30 * time.Second
-	reply, _ := h.Answer.Detail.(rollout.PluginReply)
+	reply, _ := h.Answer.Detail.(rollout.StepPluginReply)
 	if h.Answer.Outcome == release.Yes && reply.Phase == argov1.StepPluginRunning && reply.RequeueAfter > 10*time.Second {
 		wait = reply.RequeueAfter
 	}
@@ -141,7 +141,7 @@ func (c *pluginCalls) recordAnswer(h actors.QueryAnswered, request controller.Pl
 }
 
 // stepKey identifies the execution of a step in a release. Two releases may start it in the same second.
-func stepKey(h actors.QuerySent, request controller.PluginRequest, run argov1.StepPluginStatus) string {
+func stepKey(h actors.QuerySent, request controller.StepPluginRequest, run argov1.StepPluginStatus) string {
 	return fmt.Sprintf("%s/%s/%d/%s", h.Key.UID, request.Object.Status.CurrentPodHash, run.Index, run.StartedAt)
 }
 

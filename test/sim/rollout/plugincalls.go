@@ -72,7 +72,7 @@ func (e *externalServices) callPlugin(p *process, calls *queryrunner.Runner, que
 	}
 	var execution pluginExecution
 	switch request := query.Query.Request.(type) {
-	case controller.PluginRequest:
+	case controller.StepPluginRequest:
 		execution = e.executeStep(query, request)
 	case controller.RouterPluginRequest:
 		execution = e.executeRoute(query, request)

@@ -34,9 +34,9 @@ func (r *Release) addPluginSteps(s *sim.Stream) {
 }
 
 // executeStep returns how the plugin executes a call of a step.
-func (e *externalServices) executeStep(query queryrunner.RunningQuery, request controller.PluginRequest) pluginExecution {
+func (e *externalServices) executeStep(query queryrunner.RunningQuery, request controller.StepPluginRequest) pluginExecution {
 	execution := pluginExecution{method: "Run", describe: func(answer release.Answer) string {
-		reply, _ := answer.Detail.(rollout.PluginReply)
+		reply, _ := answer.Detail.(rollout.StepPluginReply)
 		return fmt.Sprintf("%s of step %d: %s %s%s", request.Operation, request.Step, answer.Outcome, reply.Phase, answer.Text)
 	}}
 	execution.after, execution.answer = e.drawPluginAnswer(query, request)
@@ -45,7 +45,7 @@ func (e *externalServices) executeStep(query queryrunner.RunningQuery, request c
 
 // drawPluginAnswer returns the answer of the plugin, and the delay after which it arrives. The faults are those of all external
 // services.
-func (e *externalServices) drawPluginAnswer(query queryrunner.RunningQuery, request controller.PluginRequest) (time.Duration, release.Answer) {
+func (e *externalServices) drawPluginAnswer(query queryrunner.RunningQuery, request controller.StepPluginRequest) (time.Duration, release.Answer) {
 	s := e.Services.AnswerStream(query.Key.Name + "/" + query.Query.ID)
 	after, late := s.Skewed(20*time.Millisecond, 2*time.Second), s.Between(5*time.Second, 40*time.Second)
 	running, requeue := s.Chance(0.5), sim.Pick(s, 0, 15*time.Second, 45*time.Second)
@@ -59,7 +59,7 @@ func (e *externalServices) drawPluginAnswer(query queryrunner.RunningQuery, requ
 	}
 	state.Calls++
 	text, _ := json.Marshal(state) // two fields
-	reply := rollout.PluginReply{Phase: argov1.StepPluginSuccessful, Message: "done", State: text}
+	reply := rollout.StepPluginReply{Phase: argov1.StepPluginSuccessful, Message: "done", State: text}
 	if running && request.Operation == argov1.StepPluginRun && state.Calls < maxPluginCalls {
 		reply.Phase, reply.RequeueAfter = argov1.StepPluginRunning, requeue
 	}

@@ -103,8 +103,8 @@ func (v *Verifier) answer(ctx context.Context, q traffic.LoadBalancerQuery) traf
 			return out
 		}
 	}
-	for _, backing := range q.Backings {
-		if !add(v.verifyBacking(ctx, q.Namespace, backing)) {
+	for _, target := range q.Targets {
+		if !add(v.verifyTarget(ctx, q.Namespace, target)) {
 			return out
 		}
 	}
@@ -151,8 +151,8 @@ func (v *Verifier) verifyForward(ctx context.Context, namespace string, f traffi
 	return status, traffic.Event{Reason: reasonVerified, Message: fmt.Sprintf("Ingress %s: load balancer has %s", f.Ingress, strings.Join(shares, " "))}
 }
 
-// verifyBacking verifies that target groups that are bound to a Service have its pods.
-func (v *Verifier) verifyBacking(ctx context.Context, namespace string, b traffic.Backing) traffic.Event {
+// verifyTarget verifies that target groups that are bound to a Service have its pods.
+func (v *Verifier) verifyTarget(ctx context.Context, namespace string, b traffic.BackendTarget) traffic.Event {
 	missing, err := v.missingTarget(ctx, namespace, b)
 	switch {
 	case err != nil:
@@ -166,7 +166,7 @@ func (v *Verifier) verifyBacking(ctx context.Context, namespace string, b traffi
 
 // missingTarget describes a pod that the target groups of a Service do not have; empty if they have all of its pods, or it
 // has none.
-func (v *Verifier) missingTarget(ctx context.Context, namespace string, b traffic.Backing) (string, error) {
+func (v *Verifier) missingTarget(ctx context.Context, namespace string, b traffic.BackendTarget) (string, error) {
 	bindings, err := v.bindingsOf(ctx, namespace, b.Service)
 	if err != nil || len(bindings) == 0 {
 		return "", err

@@ -64,7 +64,7 @@ func useRegion(t *testing.T, r *albtest.Region) {
 func queryOfWeight20() traffic.LoadBalancerQuery {
 	return traffic.LoadBalancerQuery{Namespace: "web", Forwards: []traffic.Forward{{
 		Ingress: "shop", Hosts: []string{"dualstack.shop-1.eu-west-1.elb.amazonaws.com"},
-		Shares: []traffic.Portion{{Service: "cart-canary", Port: "80", Weight: 20}, {Service: "cart-stable", Port: "80", Weight: 80}},
+		Shares: []traffic.ServiceShare{{Service: "cart-canary", Port: "80", Weight: 20}, {Service: "cart-stable", Port: "80", Weight: 80}},
 	}}}
 }
 
@@ -240,7 +240,7 @@ func TestCallsThatFail(t *testing.T) {
 }
 
 func queryOfPods() traffic.LoadBalancerQuery {
-	return traffic.LoadBalancerQuery{Namespace: "web", Backings: []traffic.Backing{{Service: "cart", Hash: "new", Pods: 1}}}
+	return traffic.LoadBalancerQuery{Namespace: "web", Targets: []traffic.BackendTarget{{Service: "cart", Hash: "new", Pods: 1}}}
 }
 
 func boundObjects() []client.Object {
@@ -306,7 +306,7 @@ func TestNoPodIsReady(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	none := queryOfPods()
-	none.Backings[0].Pods = 0
+	none.Targets[0].Pods = 0
 	if got, _ := send(t, verifier(t, objects...), none); !got.Verified {
 		t.Errorf("no pods are desired, but it waits for some: %+v", got)
 	}

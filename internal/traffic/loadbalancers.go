@@ -10,8 +10,8 @@ type LoadBalancerQuery struct {
 	Namespace string
 	// Forwards are the desired shares of the load balancers.
 	Forwards []Forward
-	// Backings are the Services whose pods the load balancers must reach.
-	Backings []Backing
+	// Targets are the Services whose pods the load balancers must reach.
+	Targets []BackendTarget
 }
 
 // Forward is how the load balancers of an Ingress must split requests.
@@ -20,17 +20,17 @@ type Forward struct {
 	// Hosts are the names of the load balancers according to the Ingress.
 	Hosts []string
 	// Shares are the canary's, those of experiments, and the stable one, in this order; none if the Ingress does not define them.
-	Shares []Portion
+	Shares []ServiceShare
 }
 
-// Portion is the share of a Service.
-type Portion struct {
+// ServiceShare is the share of a Service.
+type ServiceShare struct {
 	Service, Port string
 	Weight        int
 }
 
-// Backing is a Service whose pods, those of one revision, must be reached.
-type Backing struct {
+// BackendTarget is a Service whose pods, those of one revision, must be reached.
+type BackendTarget struct {
 	Service, Hash string
 	// Pods is the number of available pods of the revision. When it changes, the query must be sent again.
 	Pods int32
