@@ -81,7 +81,10 @@ func NewPlan(c *flaggerv1.Canary, settings Settings) Plan {
 	p.checkServiceMatch(c.Spec.Service.Match, features)
 	p.readChecks(analysis)
 	earlier, namesakes := map[[3]string]int{}, map[[2]string]int{} // by type, name and URL; by type and name
-	for _, hook := range analysis.Webhooks {
+	if excess := len(analysis.Webhooks) - maxHooks; excess > 0 {
+		p.addError("spec.analysis.webhooks", "spec.analysis.webhooks has %d entries, and at most %d are supported: remove %d", len(analysis.Webhooks), maxHooks, excess)
+	}
+	for _, hook := range analysis.Webhooks[:min(len(analysis.Webhooks), maxHooks)] {
 		if hook.Type == "" {
 			hook.Type = flaggerv1.RolloutHook
 		}
@@ -259,7 +262,10 @@ func (p *Plan) readStepWeights() {
 
 func (p *Plan) readChecks(analysis *flaggerv1.CanaryAnalysis) {
 	var templates []Check
-	for i, metric := range analysis.Metrics {
+	if excess := len(analysis.Metrics) - maxMetrics; excess > 0 {
+		p.addError("spec.analysis.metrics", "spec.analysis.metrics has %d entries, and at most %d are supported: remove %d", len(analysis.Metrics), maxMetrics, excess)
+	}
+	for i, metric := range analysis.Metrics[:min(len(analysis.Metrics), maxMetrics)] {
 		check := Check{Index: i, Metric: metric, Interval: metric.Interval}
 		if _, err := time.ParseDuration(check.Interval); err != nil {
 			check.Interval = defaultMetricInterval

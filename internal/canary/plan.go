@@ -121,6 +121,12 @@ const (
 // maxCount limits counters in plans and statuses: no release can have more checks or iterations.
 const maxCount = 1 << 30
 
+// Limits of the lists that every decision evaluates: it occupies a worker, and its time grows with the square of their lengths.
+const (
+	maxHooks   = 100
+	maxMetrics = 500
+)
+
 // qualifiedName is the name of the Canary in Flagger's texts; targetName and primaryName are those of the workloads.
 func (p *Plan) qualifiedName() string { return p.Name + "." + p.Namespace }
 

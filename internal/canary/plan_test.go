@@ -290,6 +290,12 @@ func TestPlanBlocksWhatCanNeverWork(t *testing.T) {
 			s.TargetRef = flaggerv1.TargetReference{APIVersion: "serving.knative.dev/v1", Kind: "Service", Name: "x"}
 			s.Provider, s.AutoscalerRef = "knative", &flaggerv1.AutoscalerReference{Kind: "HorizontalPodAutoscaler", Name: "x"}
 		}, "can't use autoscaler with Knative Service"},
+		{"too many webhooks", func(s *flaggerv1.CanarySpec) {
+			s.Analysis.Webhooks = make([]flaggerv1.CanaryWebhook, 103)
+		}, "spec.analysis.webhooks has 103 entries, and at most 100 are supported: remove 3"},
+		{"too many metrics", func(s *flaggerv1.CanarySpec) {
+			s.Analysis.Metrics = slices.Repeat([]flaggerv1.CanaryMetric{{Name: canary.SuccessRate}}, 501)
+		}, "spec.analysis.metrics has 501 entries, and at most 500 are supported: remove 1"},
 		{"a template elsewhere", func(s *flaggerv1.CanarySpec) {
 			s.Analysis.Metrics = []flaggerv1.CanaryMetric{{Name: "x", TemplateRef: &flaggerv1.CrossNamespaceObjectReference{Name: "t", Namespace: "other"}}}
 		}, "can't access metric template t.other, cross-namespace references are blocked"},

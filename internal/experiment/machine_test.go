@@ -313,6 +313,7 @@ func TestInvalidExperimentChangesNothing(t *testing.T) {
 		"MinReadySeconds cannot be longer than ProgressDeadlineSeconds. Check template index 1": func(s *argov1.ExperimentSpec) { s.Templates[1].MinReadySeconds = 601 },
 		"Experiment compare has empty template name at index 0":                                 func(s *argov1.ExperimentSpec) { s.Templates[0].Name = "" },
 		"Experiment compare has repeated template name 'old' in templates":                      func(s *argov1.ExperimentSpec) { s.Templates[1].Name = "old" },
+		"Experiment compare has 101 templates, and at most 100 are supported":                   func(s *argov1.ExperimentSpec) { s.Templates = slices.Repeat(s.Templates[:1], 101) },
 		`invalid duration string: time: invalid duration "later"`:                               func(s *argov1.ExperimentSpec) { s.Duration = "later" },
 	} {
 		spec := twoTemplates()

@@ -12,11 +12,17 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
+// maxTemplates limits the templates of an Experiment: a decision about all of them occupies a worker.
+const maxTemplates = 100
+
 // ValidateSpec returns the duration of the spec of an Experiment, or the first error in the spec. The text of the error is part of the API.
 func ValidateSpec(name string, spec argov1.ExperimentSpec) (time.Duration, error) {
 	deadline := int32(defaultProgressDeadline / time.Second)
 	if spec.ProgressDeadlineSeconds != nil {
 		deadline = *spec.ProgressDeadlineSeconds
+	}
+	if len(spec.Templates) > maxTemplates {
+		return 0, fmt.Errorf("Experiment %s has %d templates, and at most %d are supported", name, len(spec.Templates), maxTemplates) //nolint:staticcheck // as the other texts
 	}
 	seen := map[string]bool{}
 	for i, t := range spec.Templates {

@@ -40,11 +40,12 @@ func (e *RefusedError) Error() string {
 }
 
 // metadataAddresses are the metadata services that do not have link-local addresses: Google over IPv6, Oracle over IPv6,
-// Scaleway over IPv6, Alibaba, Oracle, Azure.
+// Scaleway over IPv6, Akamai over IPv6, Alibaba, Oracle, Azure.
 var metadataAddresses = []netip.Addr{
 	netip.MustParseAddr("fd20:ce::254"),
 	netip.MustParseAddr("fd00:c1::a9fe:a9fe"),
 	netip.MustParseAddr("fd00:42::42"),
+	netip.MustParseAddr("fd00:a9fe:a9fe::1"),
 	netip.MustParseAddr("100.100.100.200"),
 	netip.MustParseAddr("192.0.0.192"),
 	netip.MustParseAddr("168.63.129.16"),

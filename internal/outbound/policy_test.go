@@ -46,6 +46,7 @@ func TestPolicyRefusesByAddressAfterResolution(t *testing.T) {
 		{Policy{}, "[fd12::200:5efe:127.0.0.1]:80", false},
 		{Policy{}, "[fd12::5efe:10.0.0.1]:80", true},
 		{Policy{}, "[fd00:c1::a9fe:a9fe]:80", false},
+		{Policy{}, "[fd00:a9fe:a9fe::1]:80", false},
 		{Policy{}, "[fd00:42::42]:80", false},
 		{Policy{}, "[fd00:42::43]:80", true},
 		{Policy{}, "[fd00:ec2::23]:80", false},

@@ -35,6 +35,7 @@ const (
 	textDynamicUnrouted         = "Canary dynamicStableScale can only be used with traffic routing"
 	textDynamicDelay            = "Canary dynamicStableScale cannot be used with scaleDownDelaySeconds"
 	textMaxWeightRouter         = "Canary maxTrafficWeight in traffic routing only supported in Nginx and Plugins"
+	textMaxWeight               = "must be at least 1: it is the sum of all weights"
 	textAntiAffinity            = "AntiAffinity must have exactly one strategy listed"
 	textAntiAffinityWeight      = "AntiAffinity weight must be between 1-100"
 	textSameActiveService       = "This rollout uses the same service for the active and preview services, but two different services are required."
@@ -183,8 +184,14 @@ func validateCanary(c argov1.CanaryStrategy, path *field.Path) field.ErrorList {
 	case c.ScaleDownDelaySeconds != nil:
 		all = append(all, field.Invalid(dynamic, true, textDynamicDelay))
 	}
-	if routed && c.TrafficRouting.MaxTrafficWeight != nil && c.TrafficRouting.Nginx == nil && len(c.TrafficRouting.Plugins) == 0 {
-		all = append(all, field.Invalid(path.Child("trafficRouting", "maxTrafficWeight"), *c.TrafficRouting.MaxTrafficWeight, textMaxWeightRouter))
+	if routed && c.TrafficRouting.MaxTrafficWeight != nil {
+		maxWeight, at := *c.TrafficRouting.MaxTrafficWeight, path.Child("trafficRouting", "maxTrafficWeight")
+		if c.TrafficRouting.Nginx == nil && len(c.TrafficRouting.Plugins) == 0 {
+			all = append(all, field.Invalid(at, maxWeight, textMaxWeightRouter))
+		}
+		if maxWeight < 1 { // all weights and numbers of pods are fractions of it
+			all = append(all, field.Invalid(at, maxWeight, textMaxWeight))
+		}
 	}
 	all = append(all, validateSteps(c, path)...)
 	if c.Analysis != nil {

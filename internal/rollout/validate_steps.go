@@ -29,7 +29,13 @@ const (
 	textArguments       = "Analyses arguments must refer to valid object metadata supported by downwardAPI"
 )
 
+// maxSteps limits the steps of a Rollout: the time for a decision, which occupies a worker, grows with their square.
+const maxSteps = 1000
+
 func validateSteps(c argov1.CanaryStrategy, path *field.Path) field.ErrorList {
+	if len(c.Steps) > maxSteps {
+		return field.ErrorList{field.TooMany(path.Child("steps"), len(c.Steps), maxSteps)}
+	}
 	var all field.ErrorList
 	for i, step := range c.Steps {
 		all = append(all, validateStep(c, step, path.Child("steps").Index(i), path.Child("trafficRouting"))...)

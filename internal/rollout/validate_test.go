@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -67,6 +68,9 @@ func TestValidate(t *testing.T) {
 		{"dynamic with a delay", `strategy: {canary: {dynamicStableScale: true, scaleDownDelaySeconds: 0, trafficRouting: {plugins: {a: {}}}}}`, "spec.strategy.dynamicStableScale: Invalid value: true: Canary dynamicStableScale cannot be used with scaleDownDelaySeconds"},
 		{"another total", `strategy: {canary: {canaryService: a, stableService: b, trafficRouting: {maxTrafficWeight: 1000, smi: {}}}}`, "spec.strategy.trafficRouting.maxTrafficWeight: Invalid value: 1000: Canary maxTrafficWeight in traffic routing only supported in Nginx and Plugins"},
 		{"another total of a plugin", `strategy: {canary: {trafficRouting: {maxTrafficWeight: 1000, plugins: {a: {}}}, steps: [{setWeight: 1000}]}}`, ""},
+		{"a total of nothing", `strategy: {canary: {trafficRouting: {maxTrafficWeight: 0, plugins: {a: {}}}}}`, "spec.strategy.trafficRouting.maxTrafficWeight: Invalid value: 0: must be at least 1: it is the sum of all weights"},
+		{"many steps", `strategy: {canary: {steps: [` + strings.Repeat("{pause: {}}, ", 999) + `{pause: {}}]}}`, ""},
+		{"too many steps", `strategy: {canary: {steps: [` + strings.Repeat("{pause: {}}, ", 1000) + `{pause: {}}]}}`, "spec.strategy.steps: Too many: 1001: must have at most 1000 items"},
 		{"a step that is none", `strategy: {canary: {steps: [{setWeight: 1}, {}]}}`, `spec.strategy.steps[1]: Invalid value: "invalid": Step must have one of the following set: experiment, setWeight, setCanaryScale, plugin or pause`},
 		{"a step that is two", `strategy: {canary: {steps: [{setWeight: 1, pause: {}}]}}`, `spec.strategy.steps[0]: Invalid value: "setWeight: 1": Step must have one of the following set: experiment, setWeight, setCanaryScale, plugin or pause`},
 		{"a step that is two, one of which was never counted", `strategy: {canary: {steps: [{setWeight: 1, plugin: {name: a}}]}}`, ""},

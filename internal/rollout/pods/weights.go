@@ -9,9 +9,9 @@ import (
 // DefaultMaxWeight is the sum of all weights if maxTrafficWeight is not set.
 const DefaultMaxWeight int32 = 100
 
-// MaxWeight returns the sum of all weights of a canary strategy.
+// MaxWeight returns the sum of all weights of a canary strategy. An invalid one, below 1, counts as the default.
 func MaxWeight(c *argov1.CanaryStrategy) int32 {
-	if c == nil || c.TrafficRouting == nil || c.TrafficRouting.MaxTrafficWeight == nil {
+	if c == nil || c.TrafficRouting == nil || c.TrafficRouting.MaxTrafficWeight == nil || *c.TrafficRouting.MaxTrafficWeight < 1 {
 		return DefaultMaxWeight
 	}
 	return *c.TrafficRouting.MaxTrafficWeight
