@@ -53,11 +53,11 @@ func removeFinalizerOnly(s Snapshot) Decision {
 	return d
 }
 
-// targetCanServe is the gate that passes when the target can carry the traffic of the primary. Once the user's objects are
+// targetCanServe is the gate that passes when the target can carry the traffic of the primary, as far as its autoscaler permits. Once the user's objects are
 // restored, the user decides about the number of its pods.
 func targetCanServe(s Snapshot) release.Gate {
 	target := s.Workload.Target
-	enough := userObjectsRestored(s) || !s.Plan.hasReplicaCount() || target.Replicas >= s.Workload.Primary.Replicas
+	enough := userObjectsRestored(s) || !s.Plan.hasReplicaCount() || target.Replicas >= s.Workload.returnCapacity()
 	if target.Ready && target.Replicas > 0 && enough {
 		return release.NewPassingGate("target-ready", formatPods(target))
 	}

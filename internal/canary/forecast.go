@@ -139,8 +139,11 @@ func withEffect(s Snapshot, effect release.Effect) Snapshot {
 		s.Route.Found, s.Route.Canary, s.Route.Mirrored = true, e.Canary, e.Mirror
 	case TargetScaledUp:
 		replicas := s.Workload.Target.Replicas
-		if replicas == 0 || e.ToPrimaryCapacity { // as many as the primary has
-			replicas = max(replicas, s.Workload.Primary.Replicas, 1)
+		switch {
+		case e.ToPrimaryCapacity:
+			replicas = max(replicas, s.Workload.returnCapacity(), 1)
+		case replicas == 0: // as many as the primary has
+			replicas = max(s.Workload.Primary.Replicas, 1)
 		}
 		s.Workload.Target = withPods(s.Workload.Target, replicas)
 	case TargetScaledToZero:

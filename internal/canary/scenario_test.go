@@ -479,6 +479,8 @@ func (s *scenario) setFact(t *testing.T, d *datadriven.TestData, arg datadriven.
 		if value(arg) != "nothing" {
 			w.scalerProblem = "HorizontalPodAutoscaler " + value(arg) + ".shop get query error: not found"
 		}
+	case "target-limit": // the maximum of the target's autoscaler, which removes pods beyond it at once
+		w.targetLimit = int32(integer(t, d, arg))
 	case "config":
 		w.target.roll(content{w.target.template, value(arg)}, "", w.instantPods)
 	case "canary-ready":

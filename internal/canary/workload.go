@@ -12,6 +12,8 @@ type Workload struct {
 	Problem string
 	// ScalerProblem is the reason why the autoscaler cannot be used; empty: none.
 	ScalerProblem string
+	// TargetLimit is the maximum of the autoscaler of the target, in pods; 0: there is none.
+	TargetLimit int32
 	// PortWarning is a message about a target port that no container declares; empty: one does, or none declares any port.
 	PortWarning     string
 	Target, Primary WorkloadState
@@ -26,6 +28,14 @@ type Workload struct {
 	ApexSelectsTarget bool
 	// NewestTemplateTime is the time at which the target last received a template that it never had before; zero: unknown.
 	NewestTemplateTime time.Time
+}
+
+// returnCapacity is the number of pods that the target needs to carry the traffic of the primary; at most the maximum of its autoscaler.
+func (w Workload) returnCapacity() int32 {
+	if w.TargetLimit > 0 {
+		return min(w.Primary.Replicas, w.TargetLimit)
+	}
+	return w.Primary.Replicas
 }
 
 // WorkloadState is the observed state of one of the two workloads.

@@ -39,6 +39,7 @@ type world struct {
 	target, primary workload
 	targetProblem   string
 	scalerProblem   string
+	targetLimit     int32
 	newestTemplate  time.Time // the target's newest ReplicaSet
 	history         []content // earlier contents of the primary
 	instantPods     bool      // pods are available at once
@@ -184,7 +185,7 @@ func (w *world) snapshot() canary.Snapshot {
 		Now: w.now, UID: "uid", Generation: w.generation, Plan: w.plan(), Status: *w.status.DeepCopy(),
 		Deleting: w.deleting, Finalizer: w.finalizer, TargetConflict: w.targetConflict, OtherController: w.flagger, MissingReferences: w.missingReferences, MissingAlertProviders: w.missingAlertProviders, Command: w.command, Queue: w.queue,
 		Workload: canary.Workload{
-			Problem: w.targetProblem, ScalerProblem: w.scalerProblem, PortWarning: w.portWarning, Images: []string{"shop/cart:" + w.target.template},
+			Problem: w.targetProblem, ScalerProblem: w.scalerProblem, TargetLimit: w.targetLimit, PortWarning: w.portWarning, Images: []string{"shop/cart:" + w.target.template},
 			Target: w.target.state("cart"), Primary: w.primary.state("cart-primary"),
 			ApexSelectsTarget: !w.apex,
 			SameTemplate:      w.primary.found && w.target.content == w.primary.content,
@@ -435,6 +436,9 @@ func (w *world) apply(effect release.Effect) (changed bool, err error) {
 		replicas := int32(1)
 		if e.ToPrimaryCapacity {
 			replicas = max(w.primary.replicas, 1)
+		}
+		if w.targetLimit > 0 {
+			replicas = min(replicas, w.targetLimit)
 		}
 		if w.target.found && (w.target.replicas == 0 || e.ToPrimaryCapacity && w.target.replicas < replicas) {
 			w.target.scale(replicas, w.instantPods)

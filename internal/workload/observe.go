@@ -48,6 +48,8 @@ type Observation struct {
 	NewestTemplate time.Time
 	// ScalerProblem is the reason why the autoscaler of the Canary cannot be used; empty means that it can.
 	ScalerProblem string
+	// TargetLimit is the maximum of the autoscaler of the target, in pods; 0: there is none.
+	TargetLimit int32
 	// PortWarning is a message about a target port that no container declares; empty: one does, or none declares any port. Declared
 	// ports are only documentation to Kubernetes, so the Service may work.
 	PortWarning string

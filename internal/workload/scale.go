@@ -2,6 +2,7 @@ package workload
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -40,7 +41,8 @@ func (d podScaling) UpFromZero(ctx context.Context, c *flaggerv1.Canary) error {
 	return d.scaleTo(ctx, c, target, max(1, replicas))
 }
 
-// UpToPrimary scales the target up to at least the number of pods of the primary, before the target receives all traffic.
+// UpToPrimary scales the target up to at least the number of pods of the primary, before the target receives all traffic; not beyond
+// the maximum of its autoscaler, which would remove the other pods at once.
 func (d podScaling) UpToPrimary(ctx context.Context, c *flaggerv1.Canary) error {
 	target, primary, err := d.targetAndPrimary(ctx, c)
 	if err != nil {
@@ -53,6 +55,18 @@ func (d podScaling) UpToPrimary(ctx context.Context, c *flaggerv1.Canary) error 
 		return d.UpFromZero(ctx, c)
 	}
 	replicas := max(1, d.templateKind.desiredReplicas(primary))
+	if c.Spec.AutoscalerRef != nil {
+		source, _, err := d.sourceScaler(ctx, c)
+		switch {
+		case errors.Is(err, ErrNotInstalled), err == nil && source == nil: // nothing limits the target
+		case err != nil:
+			return err
+		default:
+			if limit := scalerMaximum(c, source); limit > 0 {
+				replicas = min(replicas, limit)
+			}
+		}
+	}
 	if d.templateKind.desiredReplicas(target) >= replicas {
 		return nil
 	}

@@ -64,6 +64,21 @@ func TestScale(t *testing.T) {
 			t.Errorf("got %d, want 3", got)
 		}
 	})
+	t.Run("no more than the maximum of the autoscaler", func(t *testing.T) {
+		w := targetAtZero(t)
+		w.patchYAML(canaryGVK, "cart", `{spec: {autoscalerRef: {apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, name: web}}}`)
+		w.patchYAML(deploymentKind, "cart-primary", `{spec: {replicas: 6}}`)
+		must(t, w.workload.UpToPrimary(t.Context(), w.canary("cart"))) // without the autoscaler
+		if got := replicas(w); got != 6 {
+			t.Errorf("got %d without an autoscaler, want 6", got)
+		}
+		w.patchYAML(deploymentKind, "cart", `{spec: {replicas: 0}}`)
+		w.applyYAML(`{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: web}, spec: {maxReplicas: 2, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: cart}}}`)
+		must(t, w.workload.UpToPrimary(t.Context(), w.canary("cart")))
+		if got, limit := replicas(w), w.observe().TargetLimit; got != 2 || limit != 2 {
+			t.Errorf("got %d, limit %d, want 2", got, limit)
+		}
+	})
 	t.Run("without a primary", func(t *testing.T) {
 		w := targetAtZero(t)
 		must(t, w.client.Delete(t.Context(), w.object(deploymentKind, "cart-primary")))

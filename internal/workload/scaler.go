@@ -120,18 +120,27 @@ func (d podScaling) sourceScaler(ctx context.Context, c *flaggerv1.Canary) (sour
 	}
 }
 
-// observeScaler sets ScalerProblem and KindNotInstalled of an observation.
+// observeScaler sets ScalerProblem, TargetLimit and KindNotInstalled of an observation.
 func (d podScaling) observeScaler(ctx context.Context, c *flaggerv1.Canary, o *Observation) error {
 	if c.Spec.AutoscalerRef == nil {
 		return nil
 	}
-	_, problem, err := d.sourceScaler(ctx, c)
+	source, problem, err := d.sourceScaler(ctx, c)
 	if errors.Is(err, ErrNotInstalled) {
 		o.ScalerProblem, o.KindNotInstalled = err.Error(), true
 		return nil
 	}
 	o.ScalerProblem = problem
+	if source != nil {
+		o.TargetLimit = int32(scalerMaximum(c, source)) //nolint:gosec // a number of pods
+	}
 	return err
+}
+
+// scalerMaximum returns the maximum of the autoscaler of a Canary; 0: it has none.
+func scalerMaximum(c *flaggerv1.Canary, source *unstructured.Unstructured) int64 {
+	scaler, _ := scalerOf(c)
+	return intOrDefault(source.Object, 0, "spec", scaler.maxField)
 }
 
 // newPrimaryScaler returns the primary's autoscaler to create.

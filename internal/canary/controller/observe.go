@@ -339,7 +339,7 @@ func older(a, b *flaggerv1.Canary) bool {
 
 func workloadOf(o workload.Observation) canary.Workload {
 	return canary.Workload{
-		Problem: o.Problem, ScalerProblem: o.ScalerProblem, PortWarning: o.PortWarning, SameTemplate: o.PrimaryUpToDate,
+		Problem: o.Problem, ScalerProblem: o.ScalerProblem, TargetLimit: o.TargetLimit, PortWarning: o.PortWarning, SameTemplate: o.PrimaryUpToDate,
 		Configs: o.Configs, FlaggerConfigs: o.FlaggerConfigs, NewestTemplateTime: o.NewestTemplate,
 		ApexSelectsTarget: o.ApexSelectsTarget, Images: o.Images,
 		Target: workloadState(o.Target), Primary: workloadState(o.Primary),

@@ -3,6 +3,7 @@ package canary
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -199,12 +200,24 @@ func (c *targetPods) documentedScaling(event any) {
 	switch {
 	case h.primary && h.content == "" && r.primary.content != "" && r.phase() != flaggerv1.CanaryPhaseInitializing && !otherFieldsChanged(h):
 		c.Violate("I18", r.Name(), "the primary's replicas went from %d to %d without its template", h.previousReplicas, h.replicas)
+	case !h.primary && h.replicas > c.autoscalerLimit(r):
+		c.Violate("I18", r.Name(), "the target's replicas went from %d to %d, although its autoscaler permits %d", h.previousReplicas, h.replicas, c.autoscalerLimit(r))
 	case h.primary, r.phase() == flaggerv1.CanaryPhaseTerminating, isDeleting(r):
 	case h.replicas > h.previousReplicas && h.previousReplicas != 0:
 		c.Violate("I18", r.Name(), "the target's replicas went from %d to %d, although it was not scaled to zero", h.previousReplicas, h.replicas)
 	case h.replicas < h.previousReplicas && h.replicas != 0:
 		c.Violate("I18", r.Name(), "the target's replicas went from %d to %d, and not to zero", h.previousReplicas, h.replicas)
 	}
+}
+
+// autoscalerLimit returns the number of pods that the autoscaler of a target permits.
+func (c *targetPods) autoscalerLimit(r *record) int64 {
+	if ref := r.canary.Spec.AutoscalerRef; ref != nil {
+		if v := c.World.Server.Peek(actors.AutoscalerKind, types.NamespacedName{Namespace: r.Key.Namespace, Name: ref.Name}); v != nil {
+			return nested(v.Content(), "spec")["maxReplicas"].(int64)
+		}
+	}
+	return math.MaxInt64
 }
 
 // scalings returns the facts for I18.

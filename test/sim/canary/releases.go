@@ -322,6 +322,7 @@ func invalidate(s *sim.Stream, spec *flaggerv1.CanarySpec) {
 func (k *Canaries) drawExtensions(r *Release, i int) {
 	k.drawOtherProvider(r)
 	k.drawManyPods(r, i)
+	k.drawPrimaryLimits(r, i)
 }
 
 // drawManyPods gives some releases so many pods that replacing them one at a time takes longer than the deadline.
@@ -341,6 +342,16 @@ func (k *Canaries) drawManyPods(r *Release, i int) {
 		}
 	}
 	k.World.Trace("%s has %d pods", r.Key.Name, replicas)
+}
+
+// drawPrimaryLimits gives some primaries more pods than the autoscaler of the target permits.
+func (k *Canaries) drawPrimaryLimits(r *Release, i int) {
+	s := k.World.Draws.Stream("primary-limits/" + r.Key.Name)
+	if r.Spec.AutoscalerRef == nil || !s.Chance(0.3) || !k.World.Faults.Admit(fmt.Sprintf("primary-limits#%d", i+1)) {
+		return
+	}
+	r.Spec.AutoscalerRef.PrimaryScalerReplicas = &flaggerv1.ScalerReplicas{MinReplicas: new(int32(s.Int(3, 8))), MaxReplicas: new(int32(8))}
+	k.World.Trace("%s has a primary with at least %d pods", r.Key.Name, *r.Spec.AutoscalerRef.PrimaryScalerReplicas.MinReplicas)
 }
 
 // createConflictingObjects creates objects with another owner under names that a release needs.

@@ -239,7 +239,17 @@ func interruptions() []Story {
 			}}},
 		}
 	}
+	limited := deleted(true)
+	limited.Name, limited.Acts = "deletion limited by an autoscaler", limited.Acts[1:]
+	limited.Acts[0].When = phaseIs(flaggerv1.CanaryPhaseInitialized)
+	limited.Acts[0].After = time.Minute // the autoscaler of the primary has scaled it up
+	limited.Around = func(r *Release) {
+		r.Known["v1"].Pods = cluster.PodBehaviour{Start: func() time.Duration { return 20 * time.Second }} // longer than the autoscaler waits
+		r.addAutoscaler()
+		r.Spec.AutoscalerRef.PrimaryScalerReplicas = &flaggerv1.ScalerReplicas{MinReplicas: new(int32(6)), MaxReplicas: new(int32(8))}
+	}
 	return []Story{
+		limited,
 		{Name: "rollback by a hook", Provider: actors.Istio, Spec: func(spec *flaggerv1.CanarySpec) {
 			useStepWeights(spec)
 			spec.Analysis.Webhooks = []flaggerv1.CanaryWebhook{newHook(flaggerv1.RollbackHook, "halt", 0, "5s", 0)}

@@ -112,14 +112,16 @@ func (s *autoscaler) scale(seen int) {
 	if of == nil || of.Deleting() || target == nil || target.Deleting() {
 		return
 	}
-	now := counted(target)
-	if now[0] == 0 || seen == 0 || now[1] == 0 {
-		s.lowSince = time.Time{}
-		return // without pods there is no measurement, and a target that is scaled to zero is not scaled
-	}
-	spec := object(of.Content(), "spec")
+	now, spec := counted(target), object(of.Content(), "spec")
 	least, most := number(spec, "minReplicas", 1), number(spec, "maxReplicas", 1)
-	wanted := min(max((now[0]*s.load+1000*seen-1)/(1000*seen), least), most)
+	wanted := most // too many pods are removed without a measurement
+	if now[0] <= most {
+		if now[0] == 0 || seen == 0 || now[1] == 0 {
+			s.lowSince = time.Time{}
+			return // without pods there is no measurement, and a target that is scaled to zero is not scaled
+		}
+		wanted = min(max((now[0]*s.load+1000*seen-1)/(1000*seen), least), most)
+	}
 	if now[0] != seen {
 		s.scheduleDecision()
 	}

@@ -287,6 +287,12 @@ var Canaries = []Mutant{
 		"\t\treturn keepStatus(s, nil, steadyStateEffects(s)...)\n\t}\n\tgates", "\t\treturn keepStatus(s, nil, steadyStateEffects(s, TargetScaledToZero{})...)\n\t}\n\tgates", 2,
 	},
 	{
+		"more pods than the autoscaler permits",
+		"I18",
+		"internal/workload/scale.go",
+		"				replicas = min(replicas, limit)\n", "", 0,
+	},
+	{
 		"a label that is never written",
 		"I19",
 		"internal/workload/services.go",
