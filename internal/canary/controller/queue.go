@@ -32,7 +32,9 @@ func IndexQueueEntries(ctx context.Context, indexer client.FieldIndexer) error {
 }
 
 // QueueKind returns Canaries as a kind of the queue. indexed is true for a reader with the index of IndexQueueEntries.
-func QueueKind(reader client.Reader, indexed bool) queue.Kind { return releases.QueueKind(reader, indexed) }
+func QueueKind(reader client.Reader, indexed bool) queue.Kind {
+	return releases.QueueKind(reader, indexed)
+}
 
 // queueState returns whether a release may start in addition to those in progress; nil if their number is not limited, or if no
 // release is to start.

@@ -24,7 +24,9 @@ func IndexQueueEntries(ctx context.Context, indexer client.FieldIndexer) error {
 }
 
 // QueueKind returns Rollouts as a kind of the queue. indexed is true for a reader with the index of IndexQueueEntries.
-func QueueKind(reader client.Reader, indexed bool) queue.Kind { return releases.QueueKind(reader, indexed) }
+func QueueKind(reader client.Reader, indexed bool) queue.Kind {
+	return releases.QueueKind(reader, indexed)
+}
 
 // observeQueueSlot determines whether a release may start in addition to those in progress.
 func (o *Observer) observeQueueSlot(ctx context.Context, s *observation) (err error) {
