@@ -351,10 +351,10 @@ func (w *World) settled() bool {
 }
 
 // checkIdle simulates an hour in which Serin must send no request to the API server (I9q). Before that, work that was in
-// progress when the releases ended may complete; and a process that scheduled a requeue by a wrong clock reconciles once more
-// within ten minutes. A retry after an error may continue a release, and its users may act on that.
+// progress when the releases ended may complete; a requeue that was scheduled before they ended, within the five minutes of the longest
+// backoff, may reconcile once more; and so may one by a wrong clock, within ten minutes. A retry after an error may continue a release, and its users may act on that.
 func (w *World) checkIdle() {
-	grace := 2 * time.Minute
+	grace := 6 * time.Minute
 	if w.clockSet {
 		grace += 10 * time.Minute
 	}
