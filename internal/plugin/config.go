@@ -134,6 +134,12 @@ func (c Config) Find(kind Kind, name string) (Item, error) {
 	}
 }
 
+// contains reports whether the configuration has an entry with this name, which may be one with an error.
+func (c Config) contains(kind Kind, name string) bool {
+	_, found := c.items[kind][name]
+	return found && name != ""
+}
+
 // Problems returns all errors of the configuration, sorted.
 func (c Config) Problems() []string {
 	var out []string

@@ -51,7 +51,8 @@ type Options struct {
 	ReadSecret func(ctx context.Context, name string) (map[string][]byte, error)
 }
 
-// Metrics record the calls and the processes of plugins. kind is the list of the configuration that contains the plugin.
+// Metrics record the calls and the processes of plugins. kind is the list of the configuration that contains the plugin. plugin is a
+// configured name or unknownPlugin: other names are chosen by users, who could add any number of series.
 type Metrics interface {
 	RecordPluginCall(plugin, kind, outcome string, took time.Duration)
 	// CountPluginStart counts an attempt to start a process, CountPluginEnd the end of a process that has been running.
@@ -67,6 +68,9 @@ const (
 	// outcomeRefused is the outcome of a call that was not sent: the plugin is not configured, cannot be started, or is busy.
 	outcomeRefused = "refused"
 )
+
+// unknownPlugin is the name under which calls of plugins that are not configured are recorded. It is not a valid name of a plugin.
+const unknownPlugin = "unknown"
 
 // noMetrics records nothing.
 type noMetrics struct{}
@@ -172,14 +176,27 @@ func (h *Host) call(ctx context.Context, key pluginKey, namespace, method string
 	} else if _, refused := errors.AsType[*RefusedError](err); refused {
 		outcome = outcomeRefused
 	}
-	h.options.Metrics.RecordPluginCall(key.name, string(key.kind), outcome, h.options.Clock.Since(began))
+	h.options.Metrics.RecordPluginCall(h.recordedName(key), string(key.kind), outcome, h.options.Clock.Since(began))
 	return err
+}
+
+// recordedName returns the name under which calls of a plugin are recorded.
+func (h *Host) recordedName(key pluginKey) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.config.contains(key.kind, key.name) {
+		return unknownPlugin
+	}
+	return key.name
 }
 
 func (h *Host) send(caller context.Context, key pluginKey, namespace, method string, args, reply any) error {
 	ctx, cancel := context.WithTimeoutCause(caller, h.options.CallTimeout, fmt.Errorf("no answer within %s", h.options.CallTimeout))
 	defer cancel()
-	state := h.state(key)
+	state, err := h.state(key)
+	if err != nil {
+		return err
+	}
 	done, err := state.calls.Acquire(ctx, namespace)
 	if err != nil {
 		return &RefusedError{key.name, fmt.Errorf("%d calls of it are in progress: %w", maxConcurrentCalls, context.Cause(ctx))}
@@ -203,16 +220,19 @@ func (h *Host) send(caller context.Context, key pluginKey, namespace, method str
 	return &CallError{method, err}
 }
 
-// state returns the state of a plugin, and creates it.
-func (h *Host) state(key pluginKey) *pluginState {
+// state returns the state of a configured plugin, and creates it. The error is a RefusedError.
+func (h *Host) state(key pluginKey) (*pluginState, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if _, err := h.config.Find(key.kind, key.name); err != nil {
+		return nil, err
+	}
 	state := h.plugins[key]
 	if state == nil {
 		state = &pluginState{starting: fairshare.NewSemaphore(1), calls: fairshare.NewSemaphore(maxConcurrentCalls)}
 		h.plugins[key] = state
 	}
-	return state
+	return state, nil
 }
 
 // running returns the process of a plugin, and starts it if necessary.

@@ -401,9 +401,9 @@ func TestTheDelayBeginsWithTheEndOfTheProcess(t *testing.T) {
 			t.Fatalf("an hour later: got %+v, %v", result, err)
 		}
 	}
-	state := h.state(pluginKey{Step, "acme/test"})
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	state := h.plugins[pluginKey{Step, "acme/test"}]
 	if state.failures != 3 {
 		t.Errorf("%d failures in succession, want 3", state.failures)
 	}
