@@ -125,6 +125,7 @@ func Next(s Snapshot) Decision {
 	for _, m := range metrics {
 		r.processMetric(m)
 	}
+	r.limitResults()
 	decide, recorded := summarizeResults(status.MetricResults)
 	status.RunSummary, status.DryRunSummary = decide, &recorded
 	phase := assessRun(status.MetricResults)
@@ -214,6 +215,7 @@ func (r *runDecider) completeRun(phase argov1.AnalysisPhase, message string) Dec
 	if status.Message == "" && r.snapshot.Spec.Terminate {
 		status.Message = "Run Terminated"
 	}
+	status.Message = release.Truncate(status.Message, MaxTextBytes)
 	status.Phase, status.CompletedAt = phase, new(metav1.NewTime(r.snapshot.Now))
 	r.addEvent("AnalysisRun", "Analysis Completed. Result: "+string(phase), phase)
 	if UsesJobs(r.snapshot.Spec) {

@@ -3,6 +3,7 @@ package analysis_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"strings"
 	"testing"
@@ -52,6 +53,7 @@ func metric(name string, settings ...string) argov1.Metric {
 type simulatedRun struct {
 	snapshot analysis.Snapshot
 	outcomes map[string]string
+	padding  string // of values and messages
 	events   []string
 	deleted  bool
 }
@@ -59,7 +61,7 @@ type simulatedRun struct {
 func newSimulatedRun(outcomes map[string]string, metrics ...argov1.Metric) *simulatedRun {
 	return &simulatedRun{
 		snapshot: analysis.Snapshot{Now: noon, UID: "run", Spec: argov1.AnalysisRunSpec{Metrics: metrics}, Answers: map[string]analysis.MeasurementResult{}},
-		outcomes: outcomes,
+		outcomes: maps.Clone(outcomes),
 	}
 }
 
@@ -95,6 +97,12 @@ func (p *simulatedRun) runUntil(end time.Time) {
 				answer.Phase = argov1.AnalysisPhaseRunning
 			default:
 				answer.Phase, _ = condition.EvaluatePhase(context.Background(), answer.Value, request.Metric.SuccessCondition, request.Metric.FailureCondition)
+			}
+			if answer.Phase.Completed() {
+				answer.Value += p.padding
+			}
+			if answer.Message != "" {
+				answer.Message += p.padding
 			}
 			p.outcomes[request.Metric.Name] = outcomes[1:]
 			p.snapshot.Answers[query.ID] = answer

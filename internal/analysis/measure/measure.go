@@ -25,10 +25,6 @@ import (
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
-// maxTextBytes is the maximum size of a value, of a message, and of each metadata entry, in bytes: one object contains
-// ten measurements of each metric.
-const maxTextBytes = 4 << 10
-
 // measurementTimeout is the timeout of one measurement. Each call to a service has a shorter one.
 const measurementTimeout = 2 * time.Minute
 
@@ -98,10 +94,10 @@ func (m *Measurer) MeasureOnce(ctx context.Context, run *argov1.AnalysisRun, nam
 
 // redactResult returns a result without secrets.
 func redactResult(a analysis.MeasurementResult, hidden *secretValues) analysis.MeasurementResult {
-	a.Message, a.Value = release.Truncate(hidden.redact(a.Message), maxTextBytes), release.Truncate(hidden.redact(a.Value), maxTextBytes)
+	a.Message, a.Value = release.Truncate(hidden.redact(a.Message), analysis.MaxTextBytes), release.Truncate(hidden.redact(a.Value), analysis.MaxTextBytes)
 	for _, metadata := range []map[string]string{a.Metadata, a.MetricMetadata} {
 		for key, value := range metadata {
-			metadata[key] = release.Truncate(hidden.redact(value), maxTextBytes)
+			metadata[key] = release.Truncate(hidden.redact(value), analysis.MaxTextBytes)
 		}
 	}
 	return a

@@ -74,7 +74,7 @@ func operationOf(q analysis.MeasurementRequest) string {
 func (m *Measurer) accompanyMeasurement(ctx context.Context, run *argov1.AnalysisRun, name string, resolved argov1.Metric) map[string]string {
 	limit := analysis.MeasurementLimit(run.Spec, resolved.Name)
 	for _, result := range run.Status.MetricResults {
-		if result.Name == resolved.Name && len(result.Measurements) >= limit {
+		if result.Name == resolved.Name && int(result.Count+result.Error) >= limit { // the status may contain fewer: its size is limited
 			_ = m.Plugins.CollectGarbage(ctx, name, run, resolved, limit)
 		}
 	}

@@ -80,13 +80,14 @@ func TestMetricPluginInProgress(t *testing.T) {
 	}
 }
 
-// TestMetricPluginGarbage: the plugin is called to delete what belongs to earlier measurements.
+// TestMetricPluginGarbage: the plugin is called to delete what belongs to earlier measurements, also if the size of the status allows
+// fewer than the retention.
 func TestMetricPluginGarbage(t *testing.T) {
 	journal := filepath.Join(t.TempDir(), "journal")
 	m := argov1.Metric{Name: "m", Provider: argov1.MetricProvider{Plugin: map[string]json.RawMessage{"acme/test": json.RawMessage(fmt.Sprintf(`{"phase":"Successful","journal":%q}`, journal))}}}
 	run := &argov1.AnalysisRun{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "run", UID: runUID}, Spec: argov1.AnalysisRunSpec{Metrics: []argov1.Metric{m}}}
 	run.Spec.MeasurementRetention = []argov1.MeasurementRetention{{MetricName: "m", Limit: 2}}
-	run.Status.MetricResults = []argov1.MetricResult{{Name: "m", Measurements: make([]argov1.Measurement, 2)}}
+	run.Status.MetricResults = []argov1.MetricResult{{Name: "m", Count: 1, Error: 1, Measurements: make([]argov1.Measurement, 1)}}
 	b := newHarness(t, http.NotFound, run)
 	b.measurer.Plugins = testhost.New(t, time.Minute)
 	if got := b.measure(m, analysis.MeasurementRequest{}); got.Phase != argov1.AnalysisPhaseSuccessful {

@@ -138,8 +138,8 @@ var Rollouts = []Mutant{
 		"a secret in the response of a service",
 		"I10",
 		"internal/analysis/measure/measure.go",
-		"release.Truncate(hidden.redact(a.Message), maxTextBytes), release.Truncate(hidden.redact(a.Value), maxTextBytes)",
-		"release.Truncate(a.Message, maxTextBytes), release.Truncate(a.Value, maxTextBytes)", 15,
+		"release.Truncate(hidden.redact(a.Message), analysis.MaxTextBytes), release.Truncate(hidden.redact(a.Value), analysis.MaxTextBytes)",
+		"release.Truncate(a.Message, analysis.MaxTextBytes), release.Truncate(a.Value, analysis.MaxTextBytes)", 15,
 	},
 	{
 		"a measurement requested in every reconciliation",
