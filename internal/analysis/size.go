@@ -72,7 +72,7 @@ func (r *runDecider) limitResults() {
 	for excess > 0 {
 		largest := slices.MaxFunc(parts, func(a, b *removable) int { return a.size() - b.size() })
 		if largest.size() == 0 {
-			break // the rest is required
+			break // see OversizedDecision
 		}
 		excess -= largest.removeNext()
 	}
@@ -93,4 +93,30 @@ func metadataSize(metadata map[string]string) int {
 		size += len(key) + len(value) + len(`"":"",`)
 	}
 	return size
+}
+
+// resultsOmitted is the message of a run whose status the API server has refused.
+const resultsOmitted = "The results of the metrics are not stored, because the API server refused the AnalysisRun as too large: use fewer metrics or shorter queries"
+
+// OversizedDecision returns the decision in place of one whose status the API server refuses because of its size. The run has
+// no results then, so it ends: with the phase of the metrics that are complete if that is unsuccessful, and otherwise as an error.
+func OversizedDecision(s Snapshot, refused Decision) Decision {
+	r := &runDecider{snapshot: s, decision: refused}
+	r.decision.Status = *refused.Status.DeepCopy()
+	r.decision.Effects = nil // applied before the status was refused
+	status := &r.decision.Status
+	complete := slices.DeleteFunc(status.MetricResults, func(m argov1.MetricResult) bool { return !m.Phase.Completed() })
+	status.MetricResults = nil
+	if !status.Phase.Completed() {
+		phase := assessRun(complete)
+		if !isUnsuccessful(phase) {
+			phase = argov1.AnalysisPhaseError
+		}
+		r.completeRun(phase, "")
+	}
+	if status.Message != "" {
+		status.Message += ". "
+	}
+	status.Message += resultsOmitted
+	return r.decision
 }

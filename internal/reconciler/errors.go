@@ -2,6 +2,8 @@ package reconciler
 
 import (
 	"errors"
+	"net/http"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -38,6 +40,17 @@ func NeedsUser(err error) bool {
 // IsRejected reports whether the API server rejected a request because of permissions, quotas or admission. No watch notifies
 // Serin when these change.
 func IsRejected(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) }
+
+// IsTooLarge reports whether an object was refused because of its size: by the API server, by etcd, or by the client of etcd. Only the
+// API server has a reason for it; the others cause an internal error.
+func IsTooLarge(err error) bool {
+	if apierrors.IsRequestEntityTooLargeError(err) {
+		return true
+	}
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	return ok && status.ErrStatus.Code == http.StatusInternalServerError &&
+		(strings.Contains(status.ErrStatus.Message, "etcdserver: request is too large") || strings.Contains(status.ErrStatus.Message, "trying to send message larger than max"))
+}
 
 // IsConflict reports whether an error only means that another client, or this process itself, has changed an object since it
 // was read. The next reconciliation reads the change.

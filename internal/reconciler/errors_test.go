@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/serin-dev/serin/internal/readyourwrites"
@@ -13,7 +14,7 @@ import (
 	"github.com/serin-dev/serin/internal/workload"
 )
 
-// Each error needs the user, is rejected by the API server, is a conflict, or is retried with backoff.
+// Each error needs the user, is rejected by the API server, is a conflict, is too large, or is retried with backoff.
 func TestErrorsBelongToOneClass(t *testing.T) {
 	resource := schema.GroupResource{Group: "apps", Resource: "deployments"}
 	for _, test := range []struct {
@@ -31,12 +32,16 @@ func TestErrorsBelongToOneClass(t *testing.T) {
 		{workload.ErrTargetChanged, "conflict"},
 		{traffic.ErrRouteChanged, "conflict"},
 		{ErrObjectChanged, "conflict"},
+		{apierrors.NewRequestEntityTooLargeError("limit is 3145728"), "too large"},
+		{&apierrors.StatusError{ErrStatus: metav1.Status{Code: 500, Message: "etcdserver: request is too large"}}, "too large"},
+		{apierrors.NewInternalError(errors.New("trying to send message larger than max (2097200 vs. 2097152)")), "too large"},
+		{apierrors.NewInternalError(errors.New("etcdserver: request timed out")), ""},
 		{apierrors.NewNotFound(resource, "cart"), ""},
 		{traffic.ErrUnreachable, ""},
 		{errors.New("connection refused"), ""},
 	} {
 		wrapped, got := fmt.Errorf("apply: %w", test.err), ""
-		for class, matches := range map[string]func(error) bool{"user": NeedsUser, "rejected": IsRejected, "conflict": IsConflict} {
+		for class, matches := range map[string]func(error) bool{"user": NeedsUser, "rejected": IsRejected, "conflict": IsConflict, "too large": IsTooLarge} {
 			if matches(wrapped) {
 				got += class
 			}

@@ -112,10 +112,12 @@ func (r *Reconciler) reconcile(ctx context.Context, run *argov1.AnalysisRun) (re
 			return reconcile.Result{RequeueAfter: wait}, nil
 		}
 	}
-	if err := r.apply(ctx, run, d.Effects); err != nil {
-		return r.frame.RetryLater(ctx, key, err)
+	err = r.carryOut(ctx, run, d)
+	if reconciler.IsTooLarge(err) {
+		d = analysis.OversizedDecision(s, d)
+		err = r.carryOut(ctx, run, d)
 	}
-	if err := r.frame.WriteStatus(ctx, run, d.Status); err != nil {
+	if err != nil {
 		return r.frame.RetryLater(ctx, key, err)
 	}
 	r.notify(ctx, run, d.Status, r.frame.Report(ctx, run, d.Events))
@@ -133,6 +135,14 @@ func (r *Reconciler) reconcile(ctx context.Context, run *argov1.AnalysisRun) (re
 		r.Queries.SetAnswerLimit(queryKey, len(run.Spec.Metrics))
 	}
 	return reconcile.Result{RequeueAfter: reconciler.RequeueDelay(r.Clock.Now(), d.Wake)}, nil
+}
+
+// carryOut applies the effects of a decision, and writes its status.
+func (r *Reconciler) carryOut(ctx context.Context, run *argov1.AnalysisRun, d analysis.Decision) error {
+	if err := r.apply(ctx, run, d.Effects); err != nil {
+		return err
+	}
+	return r.frame.WriteStatus(ctx, run, d.Status)
 }
 
 // notify sends the notifications about a run with its new status, if its annotations subscribe recipients.

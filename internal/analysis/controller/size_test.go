@@ -114,3 +114,39 @@ func TestLongValuesDoNotHideAFailure(t *testing.T) {
 		}
 	})
 }
+
+// TestRefusedStatusEndsTheRun: whatever is too large, the release that depends on the run learns that it has ended.
+func TestRefusedStatusEndsTheRun(t *testing.T) {
+	const omitted = "The results of the metrics are not stored"
+	for name, c := range map[string]struct {
+		refusal    error
+		phaseAfter func(time.Duration) argov1.AnalysisPhase
+		maxBytes   int
+		want       argov1.AnalysisPhase
+		message    string
+	}{
+		"by etcd, a failure": {errRefusedByEtcd, func(time.Duration) argov1.AnalysisPhase { return argov1.AnalysisPhaseFailed }, 16 << 10, argov1.AnalysisPhaseFailed, `Metric "m`},
+		"by etcd, measurements": {
+			errRefusedByEtcd, func(time.Duration) argov1.AnalysisPhase { return argov1.AnalysisPhaseSuccessful }, 256 << 10, argov1.AnalysisPhaseError, omitted,
+		},
+		"by the API server": {
+			apierrors.NewRequestEntityTooLargeError("limit is 3145728"), failAfterAMinute, 256 << 10, argov1.AnalysisPhaseError, omitted,
+		},
+		"by the client of etcd": {
+			apierrors.NewInternalError(errors.New("rpc error: code = ResourceExhausted desc = trying to send message larger than max (2097200 vs. 2097152)")), failAfterAMinute, 256 << 10, argov1.AnalysisPhaseError, omitted,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				run, refused := measureWithLimit(t, c.maxBytes, c.refusal, c.phaseAfter)
+				status := run.Status
+				if status.Phase != c.want || status.CompletedAt == nil || refused != 1 || status.RunSummary.Count != 40 {
+					t.Errorf("got %s after %d refused writes: %+v", status.Phase, refused, status.RunSummary)
+				}
+				if !strings.HasPrefix(status.Message, c.message) || !strings.Contains(status.Message, omitted) {
+					t.Errorf("got the message %q", status.Message)
+				}
+			})
+		})
+	}
+}
