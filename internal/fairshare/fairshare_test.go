@@ -51,6 +51,51 @@ func TestSeveralBusyTenantsLeaveRoom(t *testing.T) {
 	}
 }
 
+func TestFirstWorkStartsWhileOthersHang(t *testing.T) {
+	for _, hanging := range []int{5, 63, 400} {
+		q := NewQueueWithReserve[string](256, 512)
+		for i := range hanging {
+			if startWork(q, fmt.Sprintf("hostile-%d", i), 1000) == 0 {
+				t.Fatalf("tenant %d of %d hanging ones did not start, with %d slots in use", i, hanging, q.SlotsInUse())
+			}
+		}
+		if q.SlotsInUse() < 256 {
+			t.Fatalf("%d hanging tenants take only %d slots", hanging, q.SlotsInUse())
+		}
+		if got := startWork(q, "newcomer", 2); got != 1 {
+			t.Errorf("with %d hanging tenants a newcomer started %d of 2, want 1", hanging, got)
+		}
+		q.ReleaseSlot("newcomer")
+		if got := startWork(q, "newcomer", 0); got != 1 {
+			t.Errorf("with %d hanging tenants the second work of a newcomer did not follow the first", hanging)
+		}
+	}
+}
+
+// TestReserveHasALimit: beyond it, tenants wait in the order in which they came, and before further work of any other.
+func TestReserveHasALimit(t *testing.T) {
+	q := NewQueueWithReserve[string](4, 4)
+	startWork(q, "hostile", 100)
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		if startWork(q, name, 2) != 1 {
+			t.Errorf("tenant %s did not start its first work only", name)
+		}
+	}
+	if startWork(q, "late", 2)+startWork(q, "later", 2) != 0 || q.SlotsInUse() != 8 {
+		t.Fatalf("%d slots are in use, want all 8 and no more", q.SlotsInUse())
+	}
+	var got []string
+	for range 3 {
+		q.ReleaseSlot("hostile")
+		name, _, _ := q.Pop()
+		got = append(got, name)
+	}
+	// The third one is the first work of a tenant, as every other's.
+	if want := []string{"late", "later", "hostile"}; !slices.Equal(got, want) {
+		t.Errorf("started %v, want %v", got, want)
+	}
+}
+
 func TestSharesBecomeEqual(t *testing.T) {
 	q := NewQueue[string](64)
 	startWork(q, "early", 1000)
@@ -129,7 +174,8 @@ func TestQueueInvariants(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		slots := 1 + random.IntN(40)
-		q := NewQueue[int](slots)
+		reserve := int(seed%2) * random.IntN(6)
+		q := NewQueueWithReserve[int](slots, reserve)
 		next, started, held := map[string]int{}, map[string]int{}, map[string]int{}
 		for range 400 {
 			name := fmt.Sprint(random.IntN(6))
@@ -157,8 +203,8 @@ func TestQueueInvariants(t *testing.T) {
 			for _, n := range held {
 				total += n
 			}
-			if total > slots || total != q.SlotsInUse() {
-				t.Fatalf("seed %d: %d of %d slots are taken, the queue reports %d", seed, total, slots, q.SlotsInUse())
+			if total > slots+reserve || total != q.SlotsInUse() {
+				t.Fatalf("seed %d: %d of %d slots are taken, the queue reports %d", seed, total, slots+reserve, q.SlotsInUse())
 			}
 		}
 		for {
@@ -167,8 +213,8 @@ func TestQueueInvariants(t *testing.T) {
 			}
 		}
 		for name, tenant := range q.tenants {
-			if len(tenant.waiting) > 0 && tenant.slotsInUse == 0 && q.SlotsInUse() < slots {
-				t.Fatalf("seed %d: tenant %s has no slot and waits while %d slots are free", seed, name, slots-q.SlotsInUse())
+			if len(tenant.waiting) > 0 && tenant.slotsInUse == 0 && q.SlotsInUse() < slots+reserve {
+				t.Fatalf("seed %d: tenant %s has no slot and waits while %d slots are free", seed, name, slots+reserve-q.SlotsInUse())
 			}
 		}
 	}

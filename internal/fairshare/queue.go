@@ -6,6 +6,10 @@
 // sevenths each, and so on. Slots are never taken away: where tenants hold more than their share, they give it up as their
 // work ends, because the next free slot goes to the others.
 //
+// A handful of busy tenants whose work hangs nevertheless takes all slots. Where work may hang for long, the queue needs a
+// reserve: further slots, of which each tenant may take one, for the only work that it has in progress. A tenant then waits
+// for nothing but its own work, as long as the reserve has more slots than there are such tenants.
+//
 // Queue is for callers that start work themselves, Semaphore for callers that wait. The package must not know what a
 // tenant is (a namespace, everywhere in Serin), what a slot is for, clients, or clocks.
 package fairshare
@@ -18,6 +22,7 @@ const maxTenantShare = 3
 // safe for concurrent use.
 type Queue[T any] struct {
 	capacity   int
+	reserve    int
 	slotsInUse int
 	tenants    map[string]*tenant[T]
 	// tenantOrder lists the tenants with waiting work, in round-robin order.
@@ -31,9 +36,12 @@ type tenant[T any] struct {
 	waiting    []T
 }
 
-// NewQueue returns a queue for a number of slots, at least one.
-func NewQueue[T any](slots int) *Queue[T] {
-	return &Queue[T]{capacity: max(slots, 1), tenants: map[string]*tenant[T]{}}
+// NewQueue returns a queue for a number of slots, at least one, without a reserve.
+func NewQueue[T any](slots int) *Queue[T] { return NewQueueWithReserve[T](slots, 0) }
+
+// NewQueueWithReserve returns a queue for a number of slots, at least one, and a reserve. At most slots + reserve are in use.
+func NewQueueWithReserve[T any](slots, reserve int) *Queue[T] {
+	return &Queue[T]{capacity: max(slots, 1), reserve: max(reserve, 0), tenants: map[string]*tenant[T]{}}
 }
 
 // Push adds work of a tenant.
@@ -109,10 +117,13 @@ func (q *Queue[T]) Remove(name string, drop func(T) bool) {
 // SlotsInUse returns how many slots are taken.
 func (q *Queue[T]) SlotsInUse() int { return q.slotsInUse }
 
-// mayStart reports whether a tenant may take one more slot. Its first slot only needs to be free.
+// mayStart reports whether a tenant may take one more slot. Its first slot only needs to be free, and may be one of the reserve.
 func (q *Queue[T]) mayStart(t *tenant[T]) bool {
-	free := q.capacity - q.slotsInUse
-	return free > 0 && (t.slotsInUse == 0 || t.slotsInUse < maxTenantShare*(free-1))
+	free := q.capacity - q.slotsInUse // negative while slots of the reserve are in use
+	if t.slotsInUse == 0 {
+		return free+q.reserve > 0
+	}
+	return free > 0 && t.slotsInUse < maxTenantShare*(free-1)
 }
 
 func (q *Queue[T]) forgetIdle(t *tenant[T]) {

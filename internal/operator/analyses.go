@@ -56,6 +56,7 @@ func (p process) serveAnalyses(ctx context.Context, own cluster.Cluster, plugins
 		return measurer.Measure(p.shards.held().Context(ctx, key.Namespace), key, query)
 	}
 	queries := queryrunner.NewConcurrent(clk, maxConcurrentQueries, concurrentMeasurements, measureInShard, queue.AddAnswered)
+	queries.ReserveFirstQueries(reservedQueries)
 	queries.RequirePermission(p.mayQuery)
 	if err := p.mgr.Add(replicaRunnable{queries.Run}); err != nil {
 		return fmt.Errorf("add the query runner of AnalysisRuns: %w", err)

@@ -68,6 +68,7 @@ func (p process) wireCanaryController(endpointsUnread string, otherController *w
 	}
 	queue := &reconciler.Queue{}
 	queries := queryrunner.NewPooled(clk, maxConcurrentQueries, controller.Pool, sender.Send, queue.AddAnswered)
+	queries.ReserveFirstQueries(reservedQueries)
 	queries.RequirePermission(p.mayQuery)
 	reporter, err := p.newReporter(restricted, trusted, hooks)
 	if err != nil {

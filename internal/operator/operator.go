@@ -48,7 +48,15 @@ import (
 
 // maxConcurrentQueries limits the concurrent queries of one kind, for all releases: webhooks, metric queries of Canaries,
 // measurements of AnalysisRuns. Namespaces share it.
-const maxConcurrentQueries = 256
+//
+// reservedQueries is the number of namespaces that have one query of each kind in flight although the limit is reached. A
+// webhook may hang for an hour in each of a handful of namespaces, which reach the limit together, and meanwhile the releases of
+// all others would neither advance nor be rolled back. A query in flight costs goroutines and a connection, some 50 KiB, and the
+// response that it reads, 64 KiB of a webhook and 1 MiB of a metrics service at most; hence a limit for them, too.
+const (
+	maxConcurrentQueries = 256
+	reservedQueries      = 512
+)
 
 // Default lease times, the same as in Kubernetes' own controllers.
 const (

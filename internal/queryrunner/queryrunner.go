@@ -53,12 +53,13 @@ type SendFunc func(ctx context.Context, key Key, query release.Query) release.An
 type AnswerFunc func(name types.NamespacedName, last bool)
 
 // Runner sends the queries of the releases of one kind. Of each release at most one query is in flight at a time, or as many as
-// NewConcurrent permits, in the order of the decision. The slots of a pool are divided among namespaces, so that receivers that
-// do not answer delay only their own namespace, however many they are. All methods are safe for concurrent use, and none
+// NewConcurrent permits, in the order of the decision. The slots of a pool are divided among namespaces, so that receivers of one
+// namespace that do not answer delay no other; see ReserveFirstQueries for those of many namespaces. All methods are safe for concurrent use, and none
 // except Run waits for an answer.
 type Runner struct {
 	clock      clock.PassiveClock
 	limit      int
+	reserve    int
 	perRelease int
 	poolName   func(request any) string
 	send       SendFunc
@@ -122,6 +123,10 @@ func NewConcurrent(clk clock.PassiveClock, limit, perRelease int, send SendFunc,
 // RequirePermission lets the Runner send the queries of a namespace only while permitted returns nil for it. Otherwise a query
 // is dropped and its release requeued, so that it is decided again. permitted must not block. It must be called before Run.
 func (p *Runner) RequirePermission(permitted func(namespace string) error) { p.permitted = permitted }
+
+// ReserveFirstQueries adds slots to each pool that only the first query in flight of a namespace uses, while all slots of the
+// limit are in use. Queries that hang in up to that many namespaces then delay none of another. It must be called before Submit.
+func (p *Runner) ReserveFirstQueries(slots int) { p.reserve = slots }
 
 // Submit replaces the waiting queries of a release by those of the latest decision, and returns at once. It returns the error of
 // RequirePermission if there are queries that must not be sent now; the caller decides again later. It does not send a query
@@ -389,7 +394,7 @@ func (p *Runner) poolFor(name string) *pool {
 			return known
 		}
 	}
-	added := &pool{name, fairshare.NewQueue[*releaseQueries](p.limit)}
+	added := &pool{name, fairshare.NewQueueWithReserve[*releaseQueries](p.limit, p.reserve)}
 	p.pools = append(p.pools, added)
 	return added
 }

@@ -589,6 +589,34 @@ func TestNamespacesShareTheSlots(t *testing.T) {
 	})
 }
 
+// TestFirstQueryOfANamespaceStarts: the receivers of many namespaces do not answer, and all slots of the limit are in use.
+func TestFirstQueryOfANamespaceStarts(t *testing.T) {
+	for _, hanging := range []int{4, 5, 63, 400} {
+		t.Run(fmt.Sprint(hanging), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := newFakeReceiver()
+				p := New(clock.RealClock{}, 256, o.send, o.onAnswer)
+				p.ReserveFirstQueries(512)
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				go func() { done <- p.Run(ctx) }()
+				for i := range hanging {
+					submitHanging(t, p, fmt.Sprint("team-", i, "-"), 2000/hanging, nil)
+				}
+				submit(t, p, key("cart"), queries("a"))
+				synctest.Wait()
+				if sent := o.list(&o.sent); !slices.Contains(sent, "cart/a") {
+					t.Errorf("the query of another namespace waits for %d queries that hang in %d namespaces", len(sent), hanging)
+				}
+				cancel()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
 func TestPoolsDoNotWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newFakeReceiver()
