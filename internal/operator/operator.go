@@ -258,6 +258,7 @@ func (f *Flags) tuneClient(cfg *rest.Config, transports []transport.WrapperFunc)
 	// Serin and the API server are in the same network: compression would cost both of them processor time, and Serin the buffers
 	// of each watch.
 	cfg.DisableCompression = true
+	cfg.Wrap(newEvictionTransport)
 	for _, wrap := range transports {
 		cfg.Wrap(wrap)
 	}

@@ -12,8 +12,12 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// evictionRetryInterval is the time before an eviction that a disruption budget rejected is retried.
+// evictionRetryInterval is the time before an eviction that a disruption budget rejected is retried, unless more pods become ready
+// before.
 const evictionRetryInterval = 30 * time.Second
+
+// maxEvictions is the maximum number of evictions of one reconciliation, whose worker sends one request after the other.
+const maxEvictions = 20
 
 // IsRestartDue reports whether pods are to be replaced because of spec.restartAt.
 func IsRestartDue(spec argov1.RolloutSpec, status argov1.RolloutStatus, now time.Time) bool {
@@ -53,12 +57,21 @@ func planRestart(f facts) restartPlan {
 		return r
 	}
 	spare, retry := countSparePods(f)
+	ready, retryAt := CountReadyPods(f.Pods), f.Now.Add(evictionRetryInterval)
 	for _, pod := range outdated {
 		switch {
 		case pod.Deleting:
 			retry = true
 			continue
 		case pod.Ready && spare <= 0:
+			continue
+		case pod.EvictionRefusal.isCurrent(f.Now, ready):
+			retry = true
+			if at := pod.EvictionRefusal.At.Add(evictionRetryInterval); at.Before(retryAt) {
+				retryAt = at
+			}
+			continue
+		case len(r.removalEffects) == maxEvictions: // the next reconciliation continues
 			continue
 		case pod.Ready: // a pod that is not ready serves no requests, and may never become ready
 			spare--
@@ -68,14 +81,33 @@ func planRestart(f facts) restartPlan {
 	}
 	gate := release.NewWaitingGate("restart", release.ByCluster, fmt.Sprintf("%s older than %s must be replaced", release.Count(len(outdated), "pod"), at.UTC().Format(time.RFC3339)))
 	if retry { // otherwise an event of a ReplicaSet reports that enough pods are available
-		gate.Until = f.Now.Add(evictionRetryInterval)
+		gate.Until = retryAt
 	}
 	r.gates = append(r.gates, gate)
 	return r
 }
 
+// CountReadyPods returns how many pods serve requests and are not being deleted.
+func CountReadyPods(pods []Pod) int {
+	ready := 0
+	for _, pod := range pods {
+		if pod.Ready && !pod.Deleting {
+			ready++
+		}
+	}
+	return ready
+}
+
+// isCurrent reports whether the eviction would be refused again, as far as known. A refusal in the future is not current: the clock
+// was set back.
+func (r EvictionRefusal) isCurrent(now time.Time, readyPods int) bool {
+	age := now.Sub(r.At)
+	return !r.At.IsZero() && age >= 0 && age < evictionRetryInterval && readyPods <= r.ReadyPods
+}
+
 // findOutdatedPods returns the pods to replace in the order of their replacement: pods of the stable revision, of the
-// new one, and of the others, each by age.
+// new one, and of the others, each by age. Pods whose eviction was refused follow the others, so that those of a budget that
+// refuses all evictions do not delay the others.
 func findOutdatedPods(f facts) []Pod {
 	var outdated []Pod
 	for _, pod := range f.Pods {
@@ -94,7 +126,7 @@ func findOutdatedPods(f facts) []Pod {
 		}
 	}
 	slices.SortStableFunc(outdated, func(a, b Pod) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(a.EvictionRefusal.At.Compare(b.EvictionRefusal.At), cmp.Compare(rank(a), rank(b)), a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
 	})
 	return outdated
 }

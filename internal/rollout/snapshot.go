@@ -133,6 +133,15 @@ type Pod struct {
 	Created    time.Time
 	// Ready is true while it serves requests; Deleting while it is being deleted.
 	Ready, Deleting bool
+	// EvictionRefusal is the last refusal of its eviction, as far as this process remembers.
+	EvictionRefusal EvictionRefusal
+}
+
+// EvictionRefusal is the refusal of an eviction by a disruption budget. The zero value means that there was none.
+type EvictionRefusal struct {
+	At time.Time
+	// ReadyPods is the number of pods of the Rollout that were ready: a budget permits more evictions when more pods are.
+	ReadyPods int
 }
 
 // Route is the observed state of the route of a Rollout.

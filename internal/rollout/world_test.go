@@ -479,6 +479,12 @@ func (w *world) apply(t testingT, effect release.Effect) bool {
 		w.sets = slices.DeleteFunc(w.sets, func(rs ReplicaSet) bool { return rs.Name == e.Name })
 	case PodEvicted:
 		if w.budget {
+			for i := range w.pods {
+				if w.pods[i].Name == e.Name {
+					// A stopped process would forget it, and retry earlier.
+					w.pods[i].EvictionRefusal = EvictionRefusal{At: w.now, ReadyPods: CountReadyPods(w.pods)}
+				}
+			}
 			return false
 		}
 		w.pods = slices.DeleteFunc(w.pods, func(pod Pod) bool { return pod.Name == e.Name })

@@ -25,12 +25,12 @@ type applier struct {
 }
 
 // newApplier returns the applier of a reconciler with these parts. newest are the newest known versions of Rollouts.
-func newApplier(parts Parts, newest *readyourwrites.NewestVersions) *applier {
+func newApplier(parts Parts, memory *memory, newest *readyourwrites.NewestVersions) *applier {
 	replicaSets := replicaSetApplier{parts.Client, parts.Reader}
 	return &applier{
 		rollouts:    rolloutEditor{parts.Client, newest},
 		replicaSets: replicaSets,
-		pods:        podApplier{parts.Client, parts.Reader, replicaSets},
+		pods:        podApplier{parts.Client, parts.Reader, replicaSets, memory},
 		managed:     managedObjects{parts.Client},
 		routes:      routeApplier{parts.Routers, parts.Applier},
 		analyses:    analysisApplier{parts.Client, parts.Reader, parts.Runs, parts.InstanceID},

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,9 +25,11 @@ type podApplier struct {
 	// live reads from the API server: pods are not watched.
 	live        client.Reader
 	replicaSets replicaSetApplier
+	memory      *memory
 }
 
-// evict evicts a pod. A disruption budget may refuse this for a while; the next reconciliation retries.
+// evict evicts a pod, unless a disruption budget refuses that, which is recorded for the next decisions. The client of a process does
+// not wait for the time that a refusal may contain; see evictionTransport in package operator.
 func (a podApplier) evict(ctx context.Context, s *observation, e rollout.PodEvicted) (bool, error) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.object.Namespace, Name: e.Name}}
 	if err := readyourwrites.CheckWrite(ctx, pod); err != nil {
@@ -34,13 +37,24 @@ func (a podApplier) evict(ctx context.Context, s *observation, e rollout.PodEvic
 	}
 	err := a.client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{ObjectMeta: pod.ObjectMeta})
 	switch {
-	case apierrors.IsNotFound(err), apierrors.IsTooManyRequests(err):
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case apierrors.IsTooManyRequests(err):
+		a.memory.recordEvictionRefusal(s.key(), e.Name, rollout.EvictionRefusal{At: s.snapshot.Now, ReadyPods: s.countReadyPods()})
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("evict pod %s.%s: %w", pod.Name, pod.Namespace, err)
 	default:
+		s.evictedPods = append(s.evictedPods, e.Name)
 		return true, nil
 	}
+}
+
+// countReadyPods returns how many observed pods are ready and were not evicted in this reconciliation.
+func (s *observation) countReadyPods() int {
+	return rollout.CountReadyPods(slices.DeleteFunc(slices.Clone(s.snapshot.Pods), func(pod rollout.Pod) bool {
+		return slices.Contains(s.evictedPods, pod.Name)
+	}))
 }
 
 // setEphemeralMetadata sets the metadata of a role on the pods of a ReplicaSet: first in the template, for new pods, then on

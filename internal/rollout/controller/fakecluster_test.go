@@ -186,6 +186,12 @@ func (p *fakeCluster) recordingFuncs() interceptor.Funcs {
 			}
 			return c.Delete(ctx, object) // the fake server does not support preconditions of objects without versions
 		},
+		SubResourceCreate: func(ctx context.Context, c client.Client, of string, object, body client.Object, options ...client.SubResourceCreateOption) error {
+			if err := p.interceptWrite("create "+of, object); err != nil {
+				return err
+			}
+			return c.SubResource(of).Create(ctx, object, body, options...)
+		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, of string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
 			if err := p.interceptWrite("patch "+of, object); err != nil {
 				return err

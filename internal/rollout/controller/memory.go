@@ -45,6 +45,8 @@ type rolloutMemory struct {
 	routedKnown bool
 	// lastAnswer is the last one about a load balancer outside the cluster.
 	lastAnswer externalAnswer
+	// evictionRefusals are those of the pods that were last observed, by name.
+	evictionRefusals map[string]rollout.EvictionRefusal
 }
 
 // externalAnswer is the answer to a query about a load balancer outside the cluster.
@@ -191,6 +193,35 @@ func (m *memory) recordAnswer(key types.NamespacedName, id string, now time.Time
 		last = e.lastAnswer
 	})
 	return last
+}
+
+// recordEvictionRefusal records that a disruption budget refused the eviction of a pod.
+func (m *memory) recordEvictionRefusal(key types.NamespacedName, pod string, refusal rollout.EvictionRefusal) {
+	m.Do(key, func(e *rolloutMemory) {
+		if e.evictionRefusals == nil {
+			e.evictionRefusals = map[string]rollout.EvictionRefusal{}
+		}
+		e.evictionRefusals[pod] = refusal
+	})
+}
+
+// addEvictionRefusals adds the recorded refusals to the pods of a Rollout, and forgets those of other pods.
+func (m *memory) addEvictionRefusals(key types.NamespacedName, pods []rollout.Pod) {
+	m.Do(key, func(e *rolloutMemory) {
+		var current map[string]rollout.EvictionRefusal
+		for i := range pods {
+			refusal, refused := e.evictionRefusals[pods[i].Name]
+			if !refused {
+				continue
+			}
+			pods[i].EvictionRefusal = refusal
+			if current == nil {
+				current = map[string]rollout.EvictionRefusal{}
+			}
+			current[pods[i].Name] = refusal
+		}
+		e.evictionRefusals = current
+	})
 }
 
 // deletedRollout returns the deleted Rollout of that name whose objects are not restored yet; nil: none.

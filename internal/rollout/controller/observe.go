@@ -91,6 +91,8 @@ type observation struct {
 	retryAt time.Time
 	// changed is true once an effect has changed an object.
 	changed bool
+	// evictedPods are the names of pods that were evicted in this reconciliation.
+	evictedPods []string
 }
 
 func (s *observation) key() types.NamespacedName { return client.ObjectKeyFromObject(s.object) }

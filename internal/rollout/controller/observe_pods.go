@@ -15,6 +15,9 @@ import (
 
 // observePods lists the pods if a restart is due. They are not watched, because nothing else needs them.
 func (o *Observer) observePods(ctx context.Context, s *observation) error {
+	if o.memory != nil { // a command has none
+		defer func() { o.memory.addEvictionRefusals(s.key(), s.snapshot.Pods) }()
+	}
 	if !rollout.IsRestartDue(s.spec, s.object.Status, s.snapshot.Now) {
 		return nil
 	}

@@ -78,7 +78,7 @@ func New(parts Parts) *Reconciler {
 	r.Observer.memory = r.memory
 	r.newest = newNewestVersions(parts.Reader, parts.Applier, r.memory)
 	r.reporter = newReporter(parts, r.memory)
-	r.applier = newApplier(parts, r.newest.rollouts)
+	r.applier = newApplier(parts, r.memory, r.newest.rollouts)
 	r.restorer = &restorer{
 		Observer: &r.Observer, managedObjects: managedObjects{parts.Client}, Clock: parts.Clock, reporter: r.reporter,
 		forget: r.forget, otherController: r.otherController,
