@@ -9,6 +9,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/serin-dev/serin/internal/othercontroller"
@@ -21,7 +22,7 @@ const (
 	refusedTTL   = 10 * time.Second
 )
 
-// maxCachedAnswers bounds the number of cached answers.
+// maxCachedAnswers bounds the number of cached answers; beyond it, the least recently used one is dropped.
 const maxCachedAnswers = 4096
 
 // Permissions queries the permissions of service accounts from the API server. They are the only evidence of another controller
@@ -34,8 +35,9 @@ type Permissions struct {
 	// ReportUnavailable is called once, with a message for the administrator, when the API server refuses to answer; may be nil.
 	ReportUnavailable func(message string)
 
-	mu      sync.Mutex
-	answers map[accessQuery]accessAnswer
+	mu sync.Mutex
+	// answers contains an accessAnswer for each accessQuery; nil: none yet.
+	answers *lru.Cache
 	// unavailable is set when the API server has refused to answer, so that it is reported once.
 	unavailable bool
 }
@@ -91,19 +93,23 @@ func (p *Permissions) IsPermitted(ctx context.Context, account othercontroller.A
 func (p *Permissions) cachedAnswer(q accessQuery, now time.Time) (permitted, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	known, ok := p.answers[q]
+	if p.answers == nil {
+		return false, false
+	}
+	cached, _ := p.answers.Get(q)
+	known, ok := cached.(accessAnswer)
 	return known.permitted, ok && now.Before(known.until)
 }
 
 func (p *Permissions) storeAnswer(q accessQuery, permitted bool, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.answers == nil || len(p.answers) >= maxCachedAnswers {
-		p.answers = map[accessQuery]accessAnswer{} // another query is cheap
+	if p.answers == nil {
+		p.answers = lru.New(maxCachedAnswers)
 	}
 	until := now.Add(refusedTTL)
 	if permitted {
 		until = now.Add(permittedTTL)
 	}
-	p.answers[q] = accessAnswer{permitted, until}
+	p.answers.Add(q, accessAnswer{permitted, until})
 }

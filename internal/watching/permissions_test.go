@@ -3,6 +3,7 @@ package watching
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -71,5 +72,36 @@ func TestPermissionsAreQueriedFromTheAPIServerAndCached(t *testing.T) {
 	}
 	if len(reports) != 1 || !strings.Contains(reports[0], "localsubjectaccessreviews") {
 		t.Errorf("reported %q", reports)
+	}
+}
+
+// TestManyAnswersDropTheOldestOnly: the answers about a tenant with many namespaces do not displace those that are in use.
+func TestManyAnswersDropTheOldestOnly(t *testing.T) {
+	used := othercontroller.Account{Namespace: "flagger-system", Name: "flagger"}
+	questions := 0
+	p := &Permissions{Clock: clocktesting.NewFakeClock(time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC))}
+	p.Client = interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
+			if strings.HasSuffix(object.(*authorizationv1.LocalSubjectAccessReview).Spec.User, ":flagger") {
+				questions++
+			}
+			return nil
+		},
+	})
+	ask := func(account othercontroller.Account, namespace string) {
+		t.Helper()
+		if _, err := p.IsPermitted(t.Context(), account, CanaryStatus, namespace); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 3 * maxCachedAnswers {
+		ask(used, "shop")
+		ask(othercontroller.Account{Namespace: "mallory", Name: "other"}, fmt.Sprint("mallory-", i))
+	}
+	if questions != 1 {
+		t.Errorf("%d questions about an account that is always in use, want 1", questions)
+	}
+	if n := p.answers.Len(); n != maxCachedAnswers {
+		t.Errorf("%d cached answers, want %d", n, maxCachedAnswers)
 	}
 }
