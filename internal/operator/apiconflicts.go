@@ -11,10 +11,13 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary/controller"
 	rolloutcontroller "github.com/serin-dev/serin/internal/rollout/controller"
+	"github.com/serin-dev/serin/internal/workload"
 )
 
-// apiConflicts prevents the two APIs from releasing the same workload: only the older of the two objects does.
+// apiConflicts prevents the two APIs from releasing the same workload.
 type apiConflicts struct {
+	workloads *workload.Workloads
+
 	mu                 sync.Mutex
 	canaries, rollouts client.Reader
 }
@@ -31,7 +34,7 @@ func (a *apiConflicts) setRollouts(reader client.Reader) {
 	a.rollouts = reader
 }
 
-// conflictingRollout returns a message with the older Rollout that refers to the target of a Canary; empty means none.
+// conflictingRollout returns a message with the Rollout that releases the target of a Canary; empty means none.
 func (a *apiConflicts) conflictingRollout(ctx context.Context, c *flaggerv1.Canary) (string, error) {
 	a.mu.Lock()
 	reader := a.rollouts
@@ -39,19 +42,23 @@ func (a *apiConflicts) conflictingRollout(ctx context.Context, c *flaggerv1.Cana
 	if reader == nil {
 		return "", nil
 	}
-	return ConflictingRollout(ctx, reader, c)
+	return ConflictingRollout(ctx, reader, a.workloads, c)
 }
 
-// ConflictingRollout returns a message with the older Rollout that refers to the target of a Canary; empty means none.
+// ConflictingRollout returns a message with the Rollout that releases the target of a Canary; empty means none.
 // The reader must have an index of Rollouts by workload.
-func ConflictingRollout(ctx context.Context, reader client.Reader, c *flaggerv1.Canary) (string, error) {
+func ConflictingRollout(ctx context.Context, reader client.Reader, workloads *workload.Workloads, c *flaggerv1.Canary) (string, error) {
 	ref := c.Spec.TargetRef
 	rollouts, err := rolloutcontroller.RolloutsReferringTo(ctx, reader, c.Namespace, ref.Kind, ref.Name)
 	if err != nil {
 		return "", err
 	}
 	for i := range rollouts {
-		if isOlder(&rollouts[i], c) {
+		first, err := canaryPrecedes(ctx, workloads, c, &rollouts[i])
+		if err != nil {
+			return "", err
+		}
+		if !first {
 			return fmt.Sprintf("Rollout %s already releases %s %s, so %s does nothing: delete one of the two, or point it at another target",
 				rollouts[i].Name, ref.Kind, ref.Name, c.Name), nil
 		}
@@ -59,7 +66,7 @@ func ConflictingRollout(ctx context.Context, reader client.Reader, c *flaggerv1.
 	return "", nil
 }
 
-// conflictingCanary returns a message with the older Canary that targets the workload of a Rollout; empty means none.
+// conflictingCanary returns a message with the Canary that releases the workload of a Rollout; empty means none.
 func (a *apiConflicts) conflictingCanary(ctx context.Context, object *argov1.Rollout) (string, error) {
 	a.mu.Lock()
 	reader := a.canaries
@@ -67,12 +74,12 @@ func (a *apiConflicts) conflictingCanary(ctx context.Context, object *argov1.Rol
 	if reader == nil {
 		return "", nil
 	}
-	return ConflictingCanary(ctx, reader, object)
+	return ConflictingCanary(ctx, reader, a.workloads, object)
 }
 
-// ConflictingCanary returns a message with the older Canary that targets the workload of a Rollout; empty means none.
+// ConflictingCanary returns a message with the Canary that releases the workload of a Rollout; empty means none.
 // The reader must have an index of Canaries by target.
-func ConflictingCanary(ctx context.Context, reader client.Reader, object *argov1.Rollout) (string, error) {
+func ConflictingCanary(ctx context.Context, reader client.Reader, workloads *workload.Workloads, object *argov1.Rollout) (string, error) {
 	ref := object.Spec.WorkloadRef
 	if ref == nil {
 		return "", nil
@@ -82,12 +89,34 @@ func ConflictingCanary(ctx context.Context, reader client.Reader, object *argov1
 		return "", err
 	}
 	for i := range canaries {
-		if isOlder(&canaries[i], object) {
+		first, err := canaryPrecedes(ctx, workloads, &canaries[i], object)
+		if err != nil {
+			return "", err
+		}
+		if first {
 			return fmt.Sprintf("Canary %s already releases %s %s, so Rollout %s does nothing: delete one of the two, or point it at another workload",
 				canaries[i].Name, ref.Kind, ref.Name, object.Name), nil
 		}
 	}
 	return "", nil
+}
+
+// canaryPrecedes reports whether a Canary releases a workload rather than a Rollout: the one that controls objects of it does,
+// otherwise the older one. Age alone is not sufficient: of two objects that were created in the same second, the one with the higher
+// UID may have begun before the other one existed.
+func canaryPrecedes(ctx context.Context, workloads *workload.Workloads, c *flaggerv1.Canary, rollout *argov1.Rollout) (bool, error) {
+	var owned workload.Ownership
+	if target := workloads.ForCanary(c); target != nil {
+		var err error
+		if owned, err = target.Ownership(ctx, c); err != nil {
+			return false, fmt.Errorf("find the owner of %s %s: %w", c.Spec.TargetRef.Kind, c.Spec.TargetRef.Name, err)
+		}
+	}
+	owns := owned.Primary || owned.Services
+	if hasReplicaSets := rollout.Status.CurrentPodHash != ""; owns != hasReplicaSets {
+		return owns, nil
+	}
+	return isOlder(c, rollout), nil
 }
 
 func isOlder(a, b client.Object) bool {

@@ -44,6 +44,7 @@ import (
 	"github.com/serin-dev/serin/internal/readyourwrites"
 	"github.com/serin-dev/serin/internal/telemetry"
 	"github.com/serin-dev/serin/internal/watching"
+	"github.com/serin-dev/serin/internal/workload"
 )
 
 // maxConcurrentQueries limits the concurrent queries of one kind, for all releases: webhooks, metric queries of Canaries,
@@ -233,7 +234,8 @@ func (p process) mayQuery(namespace string) error {
 
 // requestedAPIs returns the APIs that the flags request.
 func (p process) requestedAPIs() []api {
-	p.conflicts, p.endpoints = &apiConflicts{}, &endpointSliceCache{}
+	workloads := &workload.Workloads{Client: p.mgr.GetClient(), Reader: p.mgr.GetAPIReader()}
+	p.conflicts, p.endpoints = &apiConflicts{workloads: workloads}, &endpointSliceCache{}
 	var all []api
 	if p.flags.servesAPI(apiCanary) {
 		all = append(all, api{apiCanary, func(ctx context.Context) error {

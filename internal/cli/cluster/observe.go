@@ -150,7 +150,7 @@ func (s *Session) observeCanary(ctx context.Context, l *cachedReader, object *fl
 // conflictingRollout returns the Rollout that releases the target of a Canary; empty: there is none, or the user has no permission
 // to read it.
 func conflictingRollout(ctx context.Context, l *cachedReader, c *flaggerv1.Canary) (string, error) {
-	rollout, err := operator.ConflictingRollout(ctx, l, c)
+	rollout, err := operator.ConflictingRollout(ctx, l, &workload.Workloads{Client: l, Reader: l}, c)
 	if isUnknownKind(err) || isForbidden(err) {
 		return "", nil
 	}

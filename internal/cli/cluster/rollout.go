@@ -19,6 +19,7 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/controller"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/traffic/istio/remotecluster"
+	"github.com/serin-dev/serin/internal/workload"
 )
 
 // rolloutObserver returns an observer that observes a Rollout as its controller does.
@@ -29,7 +30,7 @@ func rolloutObserver(ctx context.Context, reader *cachedReader, object *argov1.R
 		Queue: newQueue(flags.concurrencyLimits(rolloutTurnMessage(object)), flags, reader),
 		Runs:  &launch.Launcher{Client: reader, ClusterTemplates: reader, APIReader: reader, InstanceID: instance},
 		FindConflict: func(ctx context.Context, object *argov1.Rollout) (string, error) {
-			canary, err := operator.ConflictingCanary(ctx, reader, object)
+			canary, err := operator.ConflictingCanary(ctx, reader, &workload.Workloads{Client: reader, Reader: reader}, object)
 			if isUnknownKind(err) {
 				return "", nil
 			}
