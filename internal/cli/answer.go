@@ -58,7 +58,7 @@ func newAnswerCommand(connect connector, o answerCommand) *cobra.Command {
 	cmd.ValidArgsFunction = c.completeGates
 	flags.register(cmd)
 	flags.registerWait(cmd)
-	return cmd
+	return acceptKind(cmd)
 }
 
 // releaseAndGate checks that the arguments name a release and a gate.
@@ -86,7 +86,7 @@ func whyHint(cmd *cobra.Command, name string) string {
 
 // completeGates completes the name of a release, and then the gates for whose approval it waits.
 func (c *commonFlags) completeGates(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) == 0 {
+	if args = joinKind(args); len(args) == 0 {
 		return c.completeNames(false)(cmd, args, toComplete)
 	}
 	name, err := parseName(args[0])

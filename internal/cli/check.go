@@ -74,7 +74,7 @@ and skipped checks do not change the exit code.`,
 	cmd.Flags().BoolVar(&before, "pre", false, "check a cluster before the installation of Serin")
 	cmd.Flags().StringVar(&prometheus, "prometheus", "", "URL of a Prometheus that answers all queries, in place of the servers that they name")
 	registerOutput(cmd, &format, formats)
-	return cmd
+	return acceptKind(cmd)
 }
 
 // parseServer parses the URL of a server.

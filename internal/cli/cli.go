@@ -181,6 +181,24 @@ func splitKind(args []string) ([]explain.Kind, []string) {
 	return nil, args
 }
 
+// acceptKind makes a command of one release accept the kind as a separate word before the name, as kubectl does.
+func acceptKind(cmd *cobra.Command) *cobra.Command {
+	check, run := cmd.Args, cmd.RunE
+	cmd.Args = func(cmd *cobra.Command, args []string) error { return check(cmd, joinKind(args)) }
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return run(cmd, joinKind(args)) }
+	return cmd
+}
+
+// joinKind joins a kind and the name after it to KIND/NAME. An argument with a slash or an equal sign is no name, but a gate or an
+// image, because a Canary may be named canary.
+func joinKind(args []string) []string {
+	kinds, names := splitKind(args)
+	if len(kinds) == 0 || len(names) == 0 || strings.ContainsAny(names[0], "/=") {
+		return args
+	}
+	return append([]string{strings.ToLower(string(kinds[0])) + "/" + names[0]}, names[1:]...)
+}
+
 // parseName parses NAME, canary/NAME or rollout/NAME.
 func parseName(arg string) (cluster.Name, error) {
 	word, name, ok := strings.Cut(arg, "/")

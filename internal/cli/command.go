@@ -122,7 +122,7 @@ func newReleaseCommand(connect connector, o releaseCommand) *cobra.Command {
 	if o.command == cluster.Retry {
 		cmd.AddCommand(newRetryExperimentCommand(connect))
 	}
-	return cmd
+	return acceptKind(cmd)
 }
 
 // oneRelease checks that the arguments name one release.

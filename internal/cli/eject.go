@@ -59,7 +59,7 @@ unreachable or access denied.`,
 	cmd.Flags().BoolVar(&confirmed, "yes", false, "do not ask for confirmation")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the steps, change nothing")
 	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "maximum duration, such as 10m; 0: unlimited")
-	return cmd
+	return acceptKind(cmd)
 }
 
 // ejectCommand performs one ejection, and prints its progress.

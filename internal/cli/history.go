@@ -45,5 +45,5 @@ are in its status, also after Kubernetes has deleted the events. For a Rollout, 
 	}
 	c.register(cmd, false)
 	cmd.Flags().StringVarP(&format, "output", "o", "", "json or yaml")
-	return cmd
+	return acceptKind(cmd)
 }

@@ -53,7 +53,7 @@ never ends.`,
 	c.register(cmd, false)
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "file with manifests; -: standard input")
 	registerOutput(cmd, &format, formats)
-	return cmd
+	return acceptKind(cmd)
 }
 
 // defaultNamespace is the namespace of manifests without one, as in kubectl without a context.

@@ -51,7 +51,7 @@ func newRestartCommand(connect connector) *cobra.Command {
 	c.register(cmd, false)
 	flags.register(cmd)
 	cmd.Flags().DurationVarP(&delay, "in", "i", 0, "delay of the restart of a Rollout, such as 30m")
-	return cmd
+	return acceptKind(cmd)
 }
 
 func newUndoCommand(connect connector) *cobra.Command {
@@ -73,7 +73,7 @@ func newUndoCommand(connect connector) *cobra.Command {
 	c.register(cmd, false)
 	flags.register(cmd)
 	cmd.Flags().Int64Var(&revision, "to-revision", 0, "the revision, as in the annotation rollout.argoproj.io/revision of its ReplicaSet; 0: the previous one")
-	return cmd
+	return acceptKind(cmd)
 }
 
 func newSetCommand(connect connector) *cobra.Command {
@@ -108,7 +108,7 @@ func newSetCommand(connect connector) *cobra.Command {
 	}
 	c.register(image, false)
 	flags.register(image)
-	set.AddCommand(image)
+	set.AddCommand(acceptKind(image))
 	return set
 }
 
