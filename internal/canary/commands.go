@@ -8,7 +8,7 @@ import (
 )
 
 // CommandAnnotation is the annotation with which users send a command to a release: <verb>@<run>, and promote@<run>/<step> during
-// the analysis.
+// the analysis. The command about one gate ends with :<gate>, which the history names.
 const CommandAnnotation = "serin.dev/command"
 
 // The verbs of commands.
@@ -28,6 +28,40 @@ func NewCommand(verb, uid string, status flaggerv1.CanaryStatus) string {
 	return command
 }
 
+// NewAnswer returns the command that answers one gate: a promotion approves it, an abort denies it.
+func NewAnswer(command, gate string) string { return command + ":" + gate }
+
+// IsExecuted reports whether a command was executed, whether or not it named a gate.
+func IsExecuted(command string, status flaggerv1.CanaryStatus) bool {
+	if status.Serin == nil {
+		return false
+	}
+	sent, _, _ := strings.Cut(command, ":")
+	executed, _, _ := strings.Cut(status.Serin.Command, ":")
+	return sent == executed
+}
+
+// describeCommand returns a command in the words of the user: its verb, or the answer to a gate.
+func describeCommand(command string) string {
+	verb, _, _ := parseCommand(command)
+	switch gate := answeredGate(command); {
+	case gate == "":
+		return verb
+	case verb == CommandPromote:
+		return "approve " + gate
+	case verb == CommandAbort:
+		return "deny " + gate
+	default: // written by a user
+		return verb
+	}
+}
+
+// answeredGate returns the gate that a command answers; empty: none.
+func answeredGate(command string) string {
+	_, gate, _ := strings.Cut(command, ":")
+	return gate
+}
+
 // stepOf identifies the current step of a run: by its iteration, or by its weight.
 func stepOf(status flaggerv1.CanaryStatus) int {
 	if status.Iterations > 0 {
@@ -38,6 +72,7 @@ func stepOf(status flaggerv1.CanaryStatus) int {
 
 // parseCommand splits a command. The step is empty for a command that names none.
 func parseCommand(command string) (verb, run, step string) {
+	command, _, _ = strings.Cut(command, ":")
 	verb, run, _ = strings.Cut(command, "@")
 	run, step, _ = strings.Cut(run, "/")
 	return verb, run, step
@@ -46,7 +81,7 @@ func parseCommand(command string) (verb, run, step string) {
 // hasCommand reports whether the user sent that command to this run and it was not executed yet.
 func (s *Snapshot) hasCommand(verb string) bool {
 	commandVerb, run, _ := parseCommand(s.Command)
-	return commandVerb == verb && run == s.run() && s.Command != s.serin().Command
+	return commandVerb == verb && run == s.run() && !IsExecuted(s.Command, s.Status)
 }
 
 // AwaitsApproval reports whether a release waits for an approval that a webhook has not granted.
@@ -71,7 +106,7 @@ func (s *Snapshot) approvedByCommand() bool {
 	case s.Plan.Strategy == BlueGreen && s.Status.Iterations > s.Plan.Iterations && step == strconv.Itoa(s.Plan.Iterations):
 		return true
 	default:
-		return step == strconv.Itoa(stepOf(s.Status)) && s.Command != s.serin().Command
+		return step == strconv.Itoa(stepOf(s.Status)) && !IsExecuted(s.Command, s.Status)
 	}
 }
 

@@ -3,7 +3,6 @@ package canary
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -123,7 +122,7 @@ func updateRecord(s Snapshot, d Decision, record *flaggerv1.ReleaseRecord) {
 		record.Cause = cause
 	}
 	if serin := d.Status.Serin; serin != nil && serin.Command != s.serin().Command {
-		record.Command, _, _ = strings.Cut(serin.Command, "@")
+		record.Command = release.Truncate(describeCommand(serin.Command), maxRecordedText)
 	}
 }
 
@@ -145,6 +144,9 @@ func causeOf(s Snapshot, d Decision) *flaggerv1.ReleaseCause {
 			Gate: gate.Name, Message: release.Truncate(gate.Message, maxRecordedText),
 			Value: gate.Value, Limit: gate.Limit, Query: release.Truncate(gate.Query, maxRecordedText),
 		}
+	}
+	if gate := release.Truncate(answeredGate(s.Command), maxRecordedText); gate != "" && cmp.Or(d.EndingReason, after.Reason) == reasonAbort && after.Command == s.Command {
+		return &flaggerv1.ReleaseCause{Gate: gate, Message: gate + " was denied by command"}
 	}
 	recorded := s.serin().Release != nil && s.serin().Release.Cause != nil
 	switch {

@@ -569,6 +569,9 @@ func (s *scenario) setFact(t *testing.T, d *datadriven.TestData, arg datadriven.
 		if value(arg) != "nothing" {
 			w.missingReferences = []string{"Metric template " + value(arg) + ".shop error: not found"}
 		}
+	case "answer": // the command that answers a gate: approve or deny, and the gate
+		verb := map[string]string{"approve": canary.CommandPromote, "deny": canary.CommandAbort}[arg.Vals[0]]
+		w.command = canary.NewAnswer(canary.NewCommand(verb, "uid", w.status), arg.Vals[1])
 	case "command":
 		verb, withoutStep := strings.CutSuffix(value(arg), "@")
 		if w.command = canary.NewCommand(verb, "uid", w.status); withoutStep {

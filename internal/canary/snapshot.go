@@ -33,7 +33,7 @@ type Snapshot struct {
 	// selects them: those of the target during the initialization, and of the primary during the deletion. It is not observed in
 	// other phases.
 	ApexFormerEndpoints int32
-	// Command is the user's command, as <verb>@<run>; empty: none.
+	// Command is the user's command, as in CommandAnnotation; empty: none.
 	Command  string
 	Workload Workload
 	Route    Route

@@ -208,6 +208,9 @@ func setCart(t *testing.T, d *datadriven.TestData, w *clitest.FakeCluster, state
 			c.Status.Phase, c.Status.CanaryWeight, own.Window, own.Gates = flaggerv1.CanaryPhaseSucceeded, 0, nil, nil
 		case "failed":
 			c.Status.Phase, c.Status.CanaryWeight, own.Window, own.Gates = flaggerv1.CanaryPhaseFailed, 0, nil, nil
+		case "answered": // a gate of the release in progress was approved, and one of the last release denied
+			own.Release.Command, own.History[0].Command = "approve confirm-promotion/sign-off", "deny confirm-promotion/sign-off"
+			own.History[0].Cause = &flaggerv1.ReleaseCause{Gate: "confirm-promotion/sign-off", Message: "confirm-promotion/sign-off was denied by command"}
 		case "rolling-back":
 			c.Status.FailedChecks = 2
 		case "suspended":

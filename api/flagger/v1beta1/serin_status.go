@@ -71,7 +71,7 @@ type SerinStatus struct {
 	// resourceVersion of Secrets. No decision depends on them.
 	// +optional
 	Configs map[string]string `json:"configs,omitempty"`
-	// Command is the last command of a user that was executed, as verb@run, or promote@run/step.
+	// Command is the last command of a user that was executed, as verb@run, or promote@run/step, and :gate if it answers one.
 	// +optional
 	Command string `json:"command,omitempty"`
 	// Release is the record of the release in progress.
@@ -115,7 +115,7 @@ type ReleaseRecord struct {
 	// Cause is why a release failed; in progress: its last failed check.
 	// +optional
 	Cause *ReleaseCause `json:"cause,omitempty"`
-	// Command is the last command of a user that was executed: promote, promote-full, abort or retry.
+	// Command is the last command of a user that was executed: promote, promote-full, abort, retry, approve GATE or deny GATE.
 	// +optional
 	Command string `json:"command,omitempty"`
 }

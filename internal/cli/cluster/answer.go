@@ -8,6 +8,8 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/cli/explain"
 )
 
@@ -47,8 +49,16 @@ func (s *Session) PlanAnswer(ctx context.Context, answer Answer, namespace strin
 	case err != nil:
 		return nil, err
 	}
-	p.answer = string(answer) + " " + gate
+	p.setAnswer(string(answer)+" "+gate, gate)
 	return p, nil
+}
+
+// setAnswer makes a planned command the answer to one gate. The history of a Canary names the gate.
+func (p *PlannedCommand) setAnswer(answer, gate string) {
+	p.answer, p.gate = answer, gate
+	if c, ok := p.object.(*flaggerv1.Canary); ok {
+		p.annotateCanary(canary.NewAnswer(canary.NewCommand(canaryVerbs[p.Command], string(c.UID), c.Status), gate))
+	}
 }
 
 // approvalGates returns the names of the gates that wait for an approval, and of those that will need one for the same step.

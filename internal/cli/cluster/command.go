@@ -59,8 +59,9 @@ type PlannedCommand struct {
 	// DryRun is true if the API server only validates the changes, as for kubectl --dry-run=server.
 	DryRun bool
 
-	// answer is the command of the user about one gate, such as "approve confirm-rollout/sign-off"; empty: about the release.
-	answer string
+	// answer is the command of the user about one gate, such as "approve confirm-rollout/sign-off"; empty: about the release. gate is
+	// its gate.
+	answer, gate string
 	// subject identifies what the command applies to, if Subject cannot derive it from the object.
 	subject string
 	// object is the observed object, and after a change the changed one.
@@ -140,7 +141,10 @@ func (s *Session) SendCommand(ctx context.Context, p *PlannedCommand) error {
 		if next.Subject() != subject {
 			return p.newError(ErrRefused, "has reached another step or begun another release meanwhile: look at it, then repeat the command")
 		}
-		next.answer, next.DryRun = p.answer, p.DryRun
+		next.DryRun = p.DryRun
+		if p.answer != "" {
+			next.setAnswer(p.answer, p.gate)
+		}
 		*p = *next
 	}
 	return p.newError(ErrUnreachable, "changes too often for a write: repeat the command")
@@ -259,12 +263,17 @@ func (p *PlannedCommand) planForCanary(c *flaggerv1.Canary) error {
 		return err
 	}
 	annotation := canary.NewCommand(canaryVerbs[p.Command], string(c.UID), c.Status)
-	if c.Status.Serin != nil && c.Status.Serin.Command == annotation {
+	if canary.IsExecuted(annotation, c.Status) {
 		return p.newError(ErrNoEffect, "has already carried out %s for this release", p.Command)
 	}
 	p.Paused = c.Spec.Suspend
-	p.changes = changes{object: map[string]any{"metadata": map[string]any{"annotations": map[string]any{canary.CommandAnnotation: annotation}}}}
+	p.annotateCanary(annotation)
 	return nil
+}
+
+// annotateCanary sends a command to a Canary.
+func (p *PlannedCommand) annotateCanary(command string) {
+	p.changes = changes{object: map[string]any{"metadata": map[string]any{"annotations": map[string]any{canary.CommandAnnotation: command}}}}
 }
 
 // planApproval plans the promotion to the next step: it replaces an approval that the release waits for, and never a check.

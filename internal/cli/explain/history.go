@@ -39,7 +39,7 @@ type PastRelease struct {
 	MaxWeight int `json:"maxWeight,omitempty"`
 	// Cause is why it failed.
 	Cause *flaggerv1.ReleaseCause `json:"cause,omitempty"`
-	// Command is the last command of a user that was executed.
+	// Command is the last command of a user that was executed, for example abort, or approve GATE.
 	Command string `json:"command,omitempty"`
 }
 

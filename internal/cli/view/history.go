@@ -52,10 +52,14 @@ func shortRevision(revision string) string {
 // causeText describes why a release failed in one line, with the value and its limit, or which command ended it.
 func causeText(r explain.PastRelease) string {
 	if r.Cause == nil {
-		if r.Command == "" {
+		switch gate, approved := strings.CutPrefix(r.Command, "approve "); {
+		case r.Command == "":
 			return ""
+		case approved:
+			return gate + " was approved by command"
+		default:
+			return "command " + r.Command
 		}
-		return "command " + r.Command
 	}
 	text := strings.Join(strings.Fields(r.Cause.Message), " ")
 	if r.Cause.Gate != "" && !strings.Contains(text, r.Cause.Gate) {
