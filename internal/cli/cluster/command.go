@@ -285,7 +285,7 @@ func (p *PlannedCommand) planApproval(c *flaggerv1.Canary) error {
 	case !isAnalyzed(c):
 		return p.newError(ErrNoEffect, "is %s: no release is waiting or under analysis", phaseOrNew(string(c.Status.Phase)))
 	case canary.IsEndDecided(c.Status):
-		return p.newError(ErrNoEffect, "is %s, and the end of its release is already decided: see serin why", c.Status.Phase)
+		return p.newError(ErrNoEffect, "is %s, and the end of its release is already decided: see %s", c.Status.Phase, p.hint("why"))
 	case !canary.AwaitsApproval(c.Status):
 		return p.newError(ErrRefused, "is under analysis (%s) and waits for no approval: promote --full skips the remaining analysis and routes all traffic to the new revision",
 			analysisProgress(c))
@@ -305,7 +305,7 @@ func (p *PlannedCommand) planFullPromotion(c *flaggerv1.Canary) error {
 	case !waits && !isAnalyzed(c):
 		return p.newError(ErrNoEffect, "is %s: no release is waiting or under analysis", phaseOrNew(string(c.Status.Phase)))
 	case canary.IsEndDecided(c.Status):
-		return p.newError(ErrNoEffect, "is %s, and the end of its release is already decided: see serin why", c.Status.Phase)
+		return p.newError(ErrNoEffect, "is %s, and the end of its release is already decided: see %s", c.Status.Phase, p.hint("why"))
 	case c.Spec.Suspend:
 		return p.newError(ErrRefused, "is paused, so promote --full would ship the new revision without checks as soon as anyone resumes it: resume it first with: %s", p.ResumeHint())
 	case waits:
