@@ -324,6 +324,7 @@ func TestReleaseIsDescribedAsItIs(t *testing.T) {
 	if text := browser.Evaluate[string](page, `document.querySelector("#action-Promote-fully small").innerText`); !strings.HasPrefix(text, "cart is under analysis") {
 		t.Errorf("the consequence is %q", text)
 	}
+	page.WaitForText("weight 20% desired, 20% served (confirmed by the router)") // as in the tree of serin get
 	checkPage(t, page, "notice")
 }
 

@@ -616,12 +616,20 @@ function showRelease(kind, namespace, name, part) {
 
   const workloads = (all = []) => all.flatMap((w) => (w.replicaSets?.length ? w.replicaSets : [w]));
 
+  // The same words as in the tree of serin get.
   function weights(revision) {
     const parts = [];
-    if (revision.desiredWeight !== undefined) parts.push(`asked ${revision.desiredWeight}%`);
-    if (revision.servedWeight !== undefined) parts.push(`served ${revision.servedWeight}%` + (revision.confirmed === false ? " (not confirmed by the router)" : ""));
-    if (revision.mirrored) parts.push("mirrored");
+    if (revision.desiredWeight !== undefined) parts.push(`weight ${revision.desiredWeight}% desired`);
+    if (revision.servedWeight !== undefined) parts.push(`${revision.servedWeight}% ${served(revision)}`);
+    if (revision.mirrored) parts.push("mirrored requests");
     return parts.join(", ");
+  }
+
+  function served(revision) {
+    if (revision.servedBy === "pods") return "of the available pods";
+    if (revision.servedBy === "service") return "served by the active Service";
+    if (revision.confirmed === undefined) return "in the route";
+    return revision.confirmed ? "served (confirmed by the router)" : "in the route (not confirmed by the router)";
   }
 
   function changes(r) {
