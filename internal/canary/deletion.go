@@ -13,6 +13,12 @@ func finalizeDeletion(s Snapshot) Decision {
 	if !s.Plan.RevertOnDeletion {
 		return keepStatus(s, nil, HasFinalizer{Present: false}) // the user cleared revertOnDeletion after the deletion
 	}
+	terminated := release.Event{Type: release.Normal, Message: "Terminated canary " + s.Plan.qualifiedName()}
+	if !hasTakenOver(s) {
+		d := keepStatus(s, nil, UserObjectsRestored{}, HasFinalizer{})
+		d.Events = append(d.Events, terminated)
+		return d
+	}
 	switch s.Status.Phase {
 	case flaggerv1.CanaryPhaseTerminating, flaggerv1.CanaryPhaseTerminated:
 	default:
@@ -20,7 +26,6 @@ func finalizeDeletion(s Snapshot) Decision {
 			Type: release.Normal, Message: "Terminating canary " + s.Plan.qualifiedName(),
 		}).decision(nil)
 	}
-	terminated := release.Event{Type: release.Normal, Message: "Terminated canary " + s.Plan.qualifiedName()}
 	if !s.Workload.Target.Found {
 		// There is no target to return the traffic to; the objects that Serin created are deleted with the Canary.
 		d := keepStatus(s, nil, HasFinalizer{Present: false})
@@ -43,6 +48,17 @@ func finalizeDeletion(s Snapshot) Decision {
 	d := keepStatus(s, gates, append(effects, HasFinalizer{Present: false})...)
 	d.Events = append(d.Events, terminated)
 	return d
+}
+
+// hasTakenOver reports whether the target may have been scaled down, or requests may be routed to the primary. Until the end of the
+// initialization neither is the case: the target, which the user may have stopped or which may be broken, must not be scaled, and
+// the deletion must not wait for it. The phase alone is not sufficient: a status that was lost begins with it again, the Service that
+// clients call is changed before the end of the phase is recorded, and Flagger scales the target down before it changes that Service.
+func hasTakenOver(s Snapshot) bool {
+	w := s.Workload
+	apexChanged := w.ApexSelectsPrimary && !w.ApexSelectsTarget
+	scaledDown := w.Target.isScaledToZero() && w.Primary.canServe()
+	return s.Status.Phase != flaggerv1.CanaryPhaseInitializing || s.drainStarted() || apexChanged || scaledDown || !s.Plan.canScaleTarget()
 }
 
 // removeFinalizerOnly removes the finalizer of a Canary whose target belongs to another Canary. Nothing is restored, because the

@@ -26,6 +26,8 @@ type Workload struct {
 	// ApexSelectsTarget is true when the Service that clients call selects pods of the target. Once the Canary is initialised, it
 	// selects the primary, until something else edits it.
 	ApexSelectsTarget bool
+	// ApexSelectsPrimary is true when that Service selects pods of the primary.
+	ApexSelectsPrimary bool
 	// NewestTemplateTime is the time at which the target last received a template that it never had before; zero: unknown.
 	NewestTemplateTime time.Time
 }

@@ -187,9 +187,9 @@ func (w *world) snapshot() canary.Snapshot {
 		Workload: canary.Workload{
 			Problem: w.targetProblem, ScalerProblem: w.scalerProblem, TargetLimit: w.targetLimit, PortWarning: w.portWarning, Images: []string{"shop/cart:" + w.target.template},
 			Target: w.target.state("cart"), Primary: w.primary.state("cart-primary"),
-			ApexSelectsTarget: !w.apex,
-			SameTemplate:      w.primary.found && w.target.content == w.primary.content,
-			Configs:           w.target.configs(), FlaggerConfigs: w.target.configs(), NewestTemplateTime: w.newestTemplate,
+			ApexSelectsTarget: !w.apex, ApexSelectsPrimary: w.apex,
+			SameTemplate: w.primary.found && w.target.content == w.primary.content,
+			Configs:      w.target.configs(), FlaggerConfigs: w.target.configs(), NewestTemplateTime: w.newestTemplate,
 		},
 		Answers: maps.Clone(w.answers),
 	}

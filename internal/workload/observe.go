@@ -36,6 +36,8 @@ type Observation struct {
 	PrimaryUpToDate bool
 	// ApexSelectsTarget is true when the Service that clients call selects pods of the target.
 	ApexSelectsTarget bool
+	// ApexSelectsPrimary is true when that Service selects pods of the primary.
+	ApexSelectsPrimary bool
 	// Configs are Serin's checksums (data and binaryData) of the tracked configuration, by configmap/NAME or
 	// secret/NAME; FlaggerConfigs are Flagger's (data), nil when tracking is off.
 	Configs, FlaggerConfigs map[string]string
@@ -115,6 +117,9 @@ func (d templateWorkload) Observe(ctx context.Context, c *flaggerv1.Canary, asks
 	primaryThreshold, canaryThreshold := readinessThresholds(c)
 	if seen.primary != nil {
 		o.Primary = d.workloadState(seen.primary, primaryThreshold)
+		if o.ApexSelectsPrimary, err = d.apexSelects(ctx, c, seen.primary); err != nil {
+			return Observation{}, err
+		}
 	}
 	if seen.target == nil {
 		return o, nil

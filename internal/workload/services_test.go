@@ -95,15 +95,17 @@ func TestEnsureServicesWritesNothingTwice(t *testing.T) {
 // TestObservationsTellWhatTheApexSelects: Serin lets it select the primary, until something else edits it.
 func TestObservationsTellWhatTheApexSelects(t *testing.T) {
 	w := newCartCluster(t)
-	expect := func(when string, want bool) {
+	expect := func(when string, target, primary bool) {
 		t.Helper()
-		if got := w.observe().ApexSelectsTarget; got != want {
-			t.Errorf("%s: the Service selects the target: %t, want %t", when, got, want)
+		o := w.observe()
+		if o.ApexSelectsTarget != target || o.ApexSelectsPrimary != primary {
+			t.Errorf("%s: the Service selects the target: %t, want %t; the primary: %t, want %t", when, o.ApexSelectsTarget, target, o.ApexSelectsPrimary, primary)
 		}
 	}
-	expect("without a Service", false)
+	must(t, w.workload.EnsurePrimary(t.Context(), w.canary("cart"), "", "id", true))
+	expect("without a Service", false, false)
 	must(t, w.workload.EnsureServices(t.Context(), w.canary("cart"), true))
-	expect("as Serin creates it", false)
+	expect("as Serin creates it", false, true)
 	value, _, _ := unstructured.NestedString(podTemplate(w.object(deploymentKind, "cart")), "metadata", "labels", "app")
 	for selector, want := range map[string]bool{
 		fmt.Sprintf("{app: %s}", value):              true,
@@ -112,7 +114,7 @@ func TestObservationsTellWhatTheApexSelects(t *testing.T) {
 	} {
 		w.patchYAML(serviceKind, "cart", `{spec: {selector: null}}`)
 		w.patchYAML(serviceKind, "cart", fmt.Sprintf("{spec: {selector: %s}}", selector))
-		expect(selector, want)
+		expect(selector, want, false)
 	}
 }
 

@@ -341,7 +341,7 @@ func workloadOf(o workload.Observation) canary.Workload {
 	return canary.Workload{
 		Problem: o.Problem, ScalerProblem: o.ScalerProblem, TargetLimit: o.TargetLimit, PortWarning: o.PortWarning, SameTemplate: o.PrimaryUpToDate,
 		Configs: o.Configs, FlaggerConfigs: o.FlaggerConfigs, NewestTemplateTime: o.NewestTemplate,
-		ApexSelectsTarget: o.ApexSelectsTarget, Images: o.Images,
+		ApexSelectsTarget: o.ApexSelectsTarget, ApexSelectsPrimary: o.ApexSelectsPrimary, Images: o.Images,
 		Target: workloadState(o.Target), Primary: workloadState(o.Primary),
 	}
 }

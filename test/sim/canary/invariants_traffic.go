@@ -326,8 +326,9 @@ func (c *restoration) checkFinalizerRemoval(h canaryWritten) {
 	if v := c.World.Server.Peek(route.Kind, route.Key); v != nil && !isControlledByCanary(v) && !belongsToOther(v, r) && r.weightsOf(v).found && c.Objects[route].Unchanged(c.OldestView()) {
 		c.Violate("I16", r.Name(), "the finalizer was removed although %s %s still routes to the canary", route.Kind.Kind, route.Key.Name)
 	}
+	initialising := h.Before.Status.Phase == flaggerv1.CanaryPhaseInitializing // nothing was taken from the target yet
 	switch {
-	case !r.target.Answering.EverSince(c.OldestView()) && !r.target.disturbedAt.After(c.OldestView()):
+	case !initialising && !r.target.Answering.EverSince(c.OldestView()) && !r.target.disturbedAt.After(c.OldestView()):
 		c.Violate("I16", r.Name(), "the finalizer was removed although the target has had no ready pod for %s", c.Lag)
 	case apex != nil && !isControlledByCanary(apex) && selectedApp(apex) != "" && selectedApp(apex) == r.appLabel(&r.primary) && c.Objects[oracle.KeyOf(actors.ServiceKind, apex.Key())].Unchanged(c.OldestView()):
 		c.Violate("I16", r.Name(), "the finalizer was removed although the apex Service still selects the primary")
