@@ -260,9 +260,13 @@ func (o Objects) Originals(t Target, written func(i int) Written) ([]*unstructur
 	return out, unknown
 }
 
-// flaggerSpec returns the spec that Flagger would restore: the one that kubectl applied, or else the one that Flagger
-// recorded itself.
+// flaggerSpec returns the spec that Flagger would restore in an object that it took over: the one that kubectl applied, or else the
+// one that Flagger recorded itself. An object without a mark of a takeover may differ from what kubectl applied, because something
+// else changed it.
 func flaggerSpec(annotations map[string]string) (map[string]any, bool) {
+	if _, recorded := annotations[flaggerOriginal]; !recorded && annotations[fluxReconcile] != disabled {
+		return nil, false
+	}
 	var applied struct {
 		Spec map[string]any `json:"spec"`
 	}

@@ -469,6 +469,32 @@ func TestRestoreReportsAMissingOriginal(t *testing.T) {
 	}
 }
 
+// TestRestoreChangesOnlyRoutesThatWereTakenOver: a route may differ from what kubectl applied, because something else changed it. A
+// Canary that never wrote it does not change it, nor does a second restoration.
+func TestRestoreChangesOnlyRoutesThatWereTakenOver(t *testing.T) {
+	users := usersService()
+	users.SetAnnotations(map[string]string{"kubectl.kubernetes.io/last-applied-configuration": `{"spec":{"hosts":["elsewhere"],"http":[{"route":[{"destination":{"host":"elsewhere"}}]}]}}`})
+	c := newCluster(t, users)
+	a := &traffic.Applier{Client: c}
+	if err := a.Restore(t.Context(), istio.New(), cart()); err != nil {
+		t.Fatal(err)
+	}
+	if wrote := c.wrote(); len(wrote) > 0 {
+		t.Errorf("without a takeover: wrote %v", wrote)
+	}
+	if _, err := a.Apply(t.Context(), istio.New(), cart(), release.Route{Canary: 20}, nil); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := a.Restore(t.Context(), istio.New(), cart()); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(users.Object["spec"], c.get(t, "VirtualService", "cart").Object["spec"]); diff != "" {
+			t.Errorf("the spec after the restoration (-want +got):\n%s", diff)
+		}
+	}
+}
+
 func TestWithoutOwnerReferencesObjectsAreMarkedAndRemoved(t *testing.T) {
 	c := newCluster(t, usersService())
 	a := &traffic.Applier{Client: c, NoOwnerReferences: true}
