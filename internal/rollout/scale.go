@@ -79,6 +79,9 @@ func replicaCounts(f facts, routed *argov1.TrafficWeights) (desired, next pods.R
 		current.Others += rs.SpecReplicas
 	}
 	desired = l.CountsForWeight(f.stepProgress().WeightForPods(f.maxWeight()), f.maxWeight(), current.HasDistinctStable)
+	if desired.Canary > f.new.SpecReplicas && lacksBackgroundAnalysis(f) { // without a router, further pods are a further weight
+		desired = pods.ReplicaCounts{Canary: f.new.SpecReplicas, Stable: f.replicas() - min(f.new.SpecReplicas, f.replicas())}
+	}
 	if _, returns := findReturningRevision(f); !returns {
 		return desired, l.NextCounts(current, desired)
 	}

@@ -7,7 +7,8 @@ import (
 
 // Without permission to read a template, no AnalysisRun can be created. Until the permission exists, no release starts, and
 // one in progress does not advance: its traffic would increase without the analysis. Its pods are still scaled, and it can be
-// aborted, rolled back, retried and promoted without analyses. After a retry, its weight waits for the background analysis.
+// aborted, rolled back, retried and promoted without analyses. After a retry, its weight waits for the background analysis; without
+// a router, its pods do.
 
 // templateGates returns the gate about an unreadable template.
 func templateGates(f facts) release.Gates {
