@@ -72,17 +72,24 @@ func planCanaryAnalyses(f facts) analyses {
 		})
 		a.step, a.outcome = run, joinOutcomes(a.outcome, o)
 	}
-	if c.Analysis != nil && len(c.Analysis.Templates) > 0 && isBackgroundAnalysisDue(f, *c.Analysis) {
-		run, o := ensureAnalysisRun(f, analysisRequest{
-			kind: argov1.TypeBackground, recordedRun: s.Canary.CurrentBackgroundAnalysisRunStatus, analysis: c.Analysis.RolloutAnalysis,
-		})
-		a.background, a.outcome = run, joinOutcomes(a.outcome, o)
-	}
+	background, o := planBackgroundAnalysis(f)
+	a.background, a.outcome = background, joinOutcomes(a.outcome, o)
 	if step.Experiment != nil {
 		experiment, o := ensureExperiment(f, *step.Experiment, index)
 		a.experiment, a.outcome = experiment, joinOutcomes(a.outcome, o)
 	}
 	return a
+}
+
+// planBackgroundAnalysis plans the background analysis of a release that needs analyses; nil: none is due.
+func planBackgroundAnalysis(f facts) (*RunResult, outcome) {
+	analysis := f.Spec.Strategy.Canary.Analysis
+	if analysis == nil || len(analysis.Templates) == 0 || !isBackgroundAnalysisDue(f, *analysis) {
+		return nil, outcome{}
+	}
+	return ensureAnalysisRun(f, analysisRequest{
+		kind: argov1.TypeBackground, recordedRun: f.Status.Canary.CurrentBackgroundAnalysisRunStatus, analysis: analysis.RolloutAnalysis,
+	})
 }
 
 // planBlueGreenAnalyses plans the analyses before and after the switch.

@@ -47,9 +47,9 @@ func awaitTemplates(f facts) Decision {
 
 // lacksBackgroundAnalysis reports whether the background analysis that the release needs now does not exist, and cannot be created.
 func lacksBackgroundAnalysis(f facts) bool {
-	if f.UnreadableTemplate == "" {
+	if f.UnreadableTemplate == "" || shouldSkipAnalyses(f) {
 		return false
 	}
-	background := planCanaryAnalyses(f).background
+	background, _ := planBackgroundAnalysis(f)
 	return background != nil && findAnalysisRun(f, background.Name) == nil
 }
