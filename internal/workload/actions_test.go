@@ -452,6 +452,27 @@ func TestUnusedCopiesAreCollected(t *testing.T) {
 	w.expectNoRequests("nothing remains to collect", func() { must(t, w.workload.CollectConfigs(t.Context(), c)) })
 }
 
+// The primary of a former target may still serve, and restart its pods.
+func TestCopiesOfFormerTargetsAreNotCollected(t *testing.T) {
+	w := newCartCluster(t)
+	must(t, w.workload.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false))
+	w.applyYAML(`{apiVersion: v1, kind: ConfigMap, metadata: {name: basket-env}, data: {COLOR: red}}`)
+	w.applyYAML(strings.NewReplacer("name: cart", "name: basket", "app: cart", "app: basket", "name: env", "name: basket-env").Replace(cartTarget))
+	w.patchYAML(canaryGVK, "cart", `{spec: {targetRef: {name: basket}}}`)
+	must(t, w.workload.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-2", false))
+	must(t, w.workload.CollectConfigs(t.Context(), w.canary("cart")))
+	for _, name := range []string{"env-primary", "basket-env-primary"} {
+		if w.object(configMapGVK, name) == nil {
+			t.Errorf("%s was deleted", name)
+		}
+	}
+	must(t, w.client.Delete(t.Context(), w.object(deploymentKind, "cart-primary")))
+	must(t, w.workload.CollectConfigs(t.Context(), w.canary("cart")))
+	if w.object(configMapGVK, "env-primary") != nil {
+		t.Error("without the former primary, its copy was not deleted")
+	}
+}
+
 func TestCopiesAreShared(t *testing.T) {
 	w := newCartCluster(t)
 	must(t, w.workload.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false))

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
@@ -328,8 +330,8 @@ func isCanary(owner metav1.OwnerReference) bool {
 	return owner.Kind == flaggerv1.CanaryKind && strings.HasPrefix(owner.APIVersion, flaggerv1.GroupName+"/")
 }
 
-// CollectConfigs deletes the copies of configuration that only this Canary owns and its primary does not use, and all
-// content that was stored for a rollback. Unused copies that other Canaries share belong to those alone from then on. It must be
+// CollectConfigs deletes the copies of configuration that only this Canary owns and none of its primaries uses, and all
+// content that was stored for a rollback. Primaries of former targets may still serve. Unused copies that other Canaries share belong to those alone from then on. It must be
 // called at the end of a release: until then, a rollback of the primary may need them.
 //
 // Without config tracking nothing is deleted, because Serin may not have the permission to list Secrets. Remaining
@@ -343,9 +345,8 @@ func (d configCopies) CollectConfigs(ctx context.Context, c *flaggerv1.Canary) e
 		return err
 	}
 	used := map[string]bool{}
-	for _, ref := range ListConfigRefs(podTemplate(primary)) {
-		used[ref.Key()] = true
-	}
+	addRefs(used, primary)
+	formerRead := false
 	for _, kind := range []string{configMapKind, secretKind} {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(serviceKind.GroupVersion().WithKind(kind + "List"))
@@ -355,6 +356,13 @@ func (d configCopies) CollectConfigs(ctx context.Context, c *flaggerv1.Canary) e
 		for i := range list.Items {
 			obj := &list.Items[i]
 			obj.SetGroupVersionKind(serviceKind.GroupVersion().WithKind(kind))
+			mayBeUsed := strings.HasSuffix(obj.Name, primarySuffix) && isOwnedBy(c, obj) && !used[ConfigRef{Kind: kind, Name: obj.Name}.Key()]
+			if mayBeUsed && !formerRead { // rarely: a target no longer uses a configuration, or was replaced
+				if err := d.addFormerRefs(ctx, c, used); err != nil {
+					return err
+				}
+				formerRead = true
+			}
 			switch unused := !used[ConfigRef{Kind: kind, Name: obj.Name}.Key()]; {
 			case unused && isCollectable(c, obj):
 				if err := d.deleteObject(ctx, obj); err != nil {
@@ -368,6 +376,30 @@ func (d configCopies) CollectConfigs(ctx context.Context, c *flaggerv1.Canary) e
 		}
 	}
 	return nil
+}
+
+// addFormerRefs adds the configuration that the primaries of former targets of a Canary use.
+func (d configCopies) addFormerRefs(ctx context.Context, c *flaggerv1.Canary, used map[string]bool) error {
+	for _, kind := range []schema.GroupVersionKind{deploymentKind, daemonSetKind} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		if err := d.Reader.List(ctx, list, client.InNamespace(c.Namespace)); err != nil {
+			return fmt.Errorf("list %ss of %s: %w", kind.Kind, c.Namespace, err)
+		}
+		for i := range list.Items {
+			if controlledBy(&list.Items[i], c) {
+				addRefs(used, &list.Items[i])
+			}
+		}
+	}
+	return nil
+}
+
+// addRefs adds the configuration that a workload uses.
+func addRefs(used map[string]bool, workload *unstructured.Unstructured) {
+	for _, ref := range ListConfigRefs(podTemplate(workload)) {
+		used[ref.Key()] = true
+	}
 }
 
 // isCollectable reports whether Serin created the object, for this Canary alone.

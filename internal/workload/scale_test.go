@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 )
@@ -119,6 +120,14 @@ func TestScaler(t *testing.T) {
 	if got := intOrDefault(w.object(horizontalPodAutoscaler.kind, "web-primary").Object, 0, "spec", "maxReplicas"); got != 20 {
 		t.Errorf("got %d, want 20", got)
 	}
+	w.applyYAML(strings.NewReplacer("name: cart", "name: basket", "app: cart", "app: basket").Replace(cartTarget))
+	w.patchYAML(canaryGVK, "cart", `{spec: {targetRef: {name: basket}}}`)
+	must(t, w.workload.EnsureScaler(t.Context(), c(), false))
+	if got, _, _ := unstructured.NestedString(w.object(horizontalPodAutoscaler.kind, "web-primary").Object, "spec", "scaleTargetRef", "name"); got != "basket-primary" {
+		t.Errorf("after a change of spec.targetRef, the autoscaler scales %s, want basket-primary", got)
+	}
+	w.patchYAML(canaryGVK, "cart", `{spec: {targetRef: {name: cart}}}`)
+	must(t, w.workload.EnsureScaler(t.Context(), c(), false))
 	w.expectNoRequests("equal again", func() { must(t, w.workload.EnsureScaler(t.Context(), c(), true)) })
 
 	w.patchYAML(horizontalPodAutoscaler.kind, "web-primary", `{metadata: {ownerReferences: null}, spec: {scaleTargetRef: {name: other}}}`)

@@ -58,7 +58,7 @@ func scalerOf(c *flaggerv1.Canary) (scalerKind, bool) {
 type podScaling struct{ targetPair }
 
 // EnsureScaler creates the primary's autoscaler, a copy of the target's, if there is none; with update it updates an existing
-// one. For a Canary without an autoscaler it does nothing.
+// one. One that scales the primary of a former target is updated in any case. For a Canary without an autoscaler it does nothing.
 func (d podScaling) EnsureScaler(ctx context.Context, c *flaggerv1.Canary, update bool) error {
 	if c.Spec.AutoscalerRef == nil {
 		return nil
@@ -90,7 +90,8 @@ func (d podScaling) EnsureScaler(ctx context.Context, c *flaggerv1.Canary, updat
 	}
 	wanted := existing.DeepCopy()
 	wanted.SetOwnerReferences(withOwner(c, existing.GetOwnerReferences()))
-	if update {
+	moved := setScaleTarget(wanted, primaryScaleTarget(c, source))
+	if update || moved {
 		wanted = scaler.withSourceSpec(c, wanted, source)
 	}
 	if err := d.updateObject(ctx, existing, wanted); err != nil {
@@ -147,13 +148,27 @@ func scalerMaximum(c *flaggerv1.Canary, source *unstructured.Unstructured) int64
 func (of scalerKind) newPrimaryScaler(c *flaggerv1.Canary, source *unstructured.Unstructured) *unstructured.Unstructured {
 	obj := newObject(of.kind, c.Namespace, source.GetName()+primarySuffix)
 	obj.SetOwnerReferences([]metav1.OwnerReference{ownedBy(c)})
+	obj.Object["spec"] = map[string]any{"scaleTargetRef": primaryScaleTarget(c, source)}
+	return of.withSourceSpec(c, obj, source)
+}
+
+// primaryScaleTarget returns the scale target of the primary's autoscaler.
+func primaryScaleTarget(c *flaggerv1.Canary, source *unstructured.Unstructured) map[string]any {
 	target, _, _ := unstructured.NestedMap(source.Object, "spec", "scaleTargetRef")
 	if target == nil {
 		target = map[string]any{}
 	}
 	target["name"] = c.Spec.TargetRef.Name + primarySuffix
-	obj.Object["spec"] = map[string]any{"scaleTargetRef": target}
-	return of.withSourceSpec(c, obj, source)
+	return target
+}
+
+// setScaleTarget sets the scale target of an autoscaler that scales another workload, and reports whether it did.
+func setScaleTarget(scaler *unstructured.Unstructured, target map[string]any) bool {
+	current, _, _ := unstructured.NestedMap(scaler.Object, "spec", "scaleTargetRef")
+	if current["name"] == target["name"] && current["kind"] == target["kind"] {
+		return false
+	}
+	return unstructured.SetNestedMap(scaler.Object, target, "spec", "scaleTargetRef") == nil
 }
 
 // withSourceSpec returns the primary's autoscaler with the current spec of the source, except for the scale target and the
