@@ -45,6 +45,8 @@ func decideBlockedRelease(s Snapshot) (Decision, bool) {
 		return rollBack(s, servicesRestored(s)), !rollbackImpossible(s)
 	case s.hasCommand(CommandAbort):
 		return rollBackOnCommand(s), true
+	case s.NextTarget != "" && hasDeadline(s.Status.Phase) && !s.primaryHasNewTemplate():
+		return rollBackFormerTarget(s), true
 	case !s.canaryHasTraffic(), s.Status.Phase == flaggerv1.CanaryPhasePromoting, s.primaryHasNewTemplate():
 		return Decision{}, false
 	case hasUnreleasedRevision(s) && s.isRouteObserved() && s.primaryCanServe(): // its traffic returns

@@ -180,10 +180,10 @@ func postRolloutGates(s Snapshot, phase flaggerv1.CanaryPhase) release.Gates {
 	return gates
 }
 
-// requestedByUser reports whether a webhook or a command, not the state of the canary, requested the rollback.
+// requestedByUser reports whether a webhook, a command or a change of the spec, not the state of the canary, requested the rollback.
 func requestedByUser(s Snapshot) bool {
 	switch s.serin().Reason {
-	case reasonHook, reasonAbort:
+	case reasonHook, reasonAbort, reasonTarget:
 		return true
 	default:
 		return false

@@ -69,6 +69,7 @@ func GateKinds() release.GateKinds {
 		ofWorkload(gateKind("target", release.ByUser, sectionUserAction)),
 		gateKind("autoscaler", release.ByUser, sectionUserAction),
 		gateKind("references", release.ByUser, sectionUserAction, sectionNotices),
+		ofWorkload(gateKind("former-target", release.ByUser, sectionUserAction, sectionNotices)),
 		gateKind("refused", release.ByUser, sectionUserAction),
 		gateKind("refused-step", release.ByUser, sectionUserAction),
 		gateKind("fault", release.ByUser, sectionUserAction),

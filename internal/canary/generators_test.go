@@ -52,7 +52,7 @@ func drawSpec(t *rapid.T, w *world) {
 		})
 	}
 	w.spec = flaggerv1.CanarySpec{
-		TargetRef: flaggerv1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "cart"}, Analysis: a,
+		TargetRef: flaggerv1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "cart"}, Service: w.spec.Service, Analysis: a,
 		Provider:     rapid.SampledFrom([]string{"istio", "istio", "gatewayapi:v1", "kubernetes"}).Draw(t, "provider"),
 		SkipAnalysis: rare("skip"), Suspend: rare("suspend"), RevertOnDeletion: rare("revert"),
 	}

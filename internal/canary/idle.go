@@ -35,6 +35,8 @@ func reconcileIdle(s Snapshot) Decision {
 		return resumePromotion(s, "retried by command")
 	case promotionCompletable(s):
 		return withdrawTraffic(s)
+	case s.NextTarget != "":
+		return awaitFormerTarget(s)
 	}
 	if revision == s.pinnedRevision() && !retry {
 		if s.serin().Queue != nil {

@@ -8,13 +8,15 @@ import (
 )
 
 // initialise creates the primary and moves the traffic to it. Until the primary can serve, the target and its route are
-// unchanged.
+// unchanged, as are Services that select another primary: that of a former target, which serves until then.
 func initialise(s Snapshot) Decision {
 	var effects []release.Effect
 	if s.Plan.RevertOnDeletion != s.Finalizer {
 		effects = append(effects, HasFinalizer{Present: s.Plan.RevertOnDeletion})
 	}
-	effects = append(effects, ServicesExist{})
+	if !s.Workload.ServicesSelectOther {
+		effects = append(effects, ServicesExist{})
+	}
 	if s.Plan.RouteBeforePods {
 		effects = append(effects, RoutePrepared{})
 	}
@@ -23,7 +25,11 @@ func initialise(s Snapshot) Decision {
 	if s.Workload.Primary.Found && !s.Workload.SameTemplate {
 		effects = append(effects, ConfigsCollected{}) // the copies for the rollback of an earlier promotion are obsolete
 	}
-	gates := release.EvaluateGates(s, metricSourcesReachable, primaryReadyFirstTime, primaryEndpoints)
+	conditions := []gate{metricSourcesReachable, primaryReadyFirstTime, primaryEndpoints}
+	if s.Workload.ServicesSelectOther {
+		conditions = conditions[:2]
+	}
+	gates := release.EvaluateGates(s, conditions...)
 	if s.Workload.Primary.DeadlineExceeded {
 		message := primaryMessage(s)
 		gate := gates.Named(primaryReadyGate)
@@ -35,8 +41,11 @@ func initialise(s Snapshot) Decision {
 	if gates.Verdict() != release.Pass {
 		return keepStatus(s, gates, effects...)
 	}
-	if s.canaryRegainedTraffic() {
-		return clearDrain(s, effects)
+	if s.Workload.ServicesSelectOther {
+		return takeOverServices(s, gates, effects)
+	}
+	if s.canaryRegainedTraffic() || s.drainStarted() && s.Workload.ApexSelectsTarget {
+		return clearDrain(s, effects) // the drain may be that of another target, which spec.targetRef named before
 	}
 	effects = append(effects, ScalerExists{}, ServicesExist{Apex: true})
 	switch {
@@ -62,11 +71,19 @@ func initialise(s Snapshot) Decision {
 	e.recordAppliedRevision()
 	e.clearRunState()
 	e.serin.Shape = s.Plan.runShape() // of the route: a change of the strategy or of the provider is noticed before the first run, too
-	e.status.LastPromotedSpec, e.serin.Promoted = e.status.LastAppliedSpec, e.serin.Revision
+	e.status.LastPromotedSpec, e.serin.Promoted, e.serin.Unfinished = e.status.LastAppliedSpec, e.serin.Revision, nil
 	return e.addEvents(gates.Events()...).addEvents(release.Event{
 		Type: release.Normal, Message: "Initialization done! " + s.Plan.qualifiedName(), Phase: string(flaggerv1.CanaryPhaseInitialized),
 		Alert: &release.Alert{Severity: release.Info, Message: fmt.Sprintf("New %s detected, initialization completed.", s.Plan.Kind), Metadata: true},
 	}).decision(gates)
+}
+
+// takeOverServices lets the Services select a primary that can serve, in place of the former one. The initialisation continues when
+// they do.
+func takeOverServices(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
+	gates = append(gates, release.NewWaitingGate("primary-endpoints", release.ByCluster,
+		fmt.Sprintf("Service %s begins to select the pods of %s", s.Plan.serviceName("primary"), s.Plan.primaryName())))
+	return keepStatus(s, gates, append(effects, ServicesExist{Apex: true})...)
 }
 
 // primaryReadyFirstTime is the gate primary-ready during initialisation, when the primary must also have the template of the

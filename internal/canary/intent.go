@@ -17,6 +17,7 @@ const (
 const (
 	reasonHook   = "a webhook requested the rollback"
 	reasonAbort  = "the release was aborted by command"
+	reasonTarget = "spec.targetRef was changed"
 	reasonChecks = "too many checks failed"
 )
 

@@ -53,8 +53,10 @@ func decide(s Snapshot) Decision {
 		return suspendedDecision(s)
 	case s.Status.Phase == "":
 		e := s.edit().enterPhase(flaggerv1.CanaryPhaseInitializing)
-		e.status.LastAppliedSpec = "" // no release has begun, even if the status contains one
+		e.status.LastAppliedSpec, e.serin.Shape = "", "" // no release has begun, even if the status contains one
 		return e.decision(nil)
+	case s.NextTarget != "" && !s.Workload.Target.Found:
+		return abandonFormerTarget(s)
 	}
 	if gates := blockingReasons(s); len(gates) > 0 {
 		if d, ok := continueBlockedRelease(s, gates); ok {
@@ -65,8 +67,14 @@ func decide(s Snapshot) Decision {
 	if deadlineMustRestart(s) {
 		return s.edit().addStamps(release.StampSince).decision(nil)
 	}
+	if s.targetReplaced() && (isIdle(s.Status.Phase) || s.Status.Phase == flaggerv1.CanaryPhaseWaiting) {
+		return replaceTarget(s)
+	}
 	switch s.Status.Phase {
 	case flaggerv1.CanaryPhaseInitializing:
+		if returnedToTarget(s) {
+			return returnToTarget(s)
+		}
 		return initialise(s)
 	case flaggerv1.CanaryPhaseWaiting:
 		switch {
@@ -74,6 +82,8 @@ func decide(s Snapshot) Decision {
 			return withdrawTraffic(s)
 		case primaryBecameReady(s):
 			return recordPrimary(s)
+		case s.NextTarget != "":
+			return awaitFormerTarget(s)
 		}
 		return withTrafficRescue(s, awaitStartApproval(s))
 	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:

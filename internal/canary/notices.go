@@ -1,8 +1,10 @@
 package canary
 
 import (
+	"fmt"
 	"slices"
 
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/release"
 )
 
@@ -22,6 +24,9 @@ func withNotices(s Snapshot, d Decision) Decision {
 		for _, message := range s.MissingReferences {
 			all = append(all, release.NewNotice("references", message))
 		}
+	}
+	if message := formerTargetMessage(s); message != "" {
+		all = append(all, release.NewNotice("former-target", message))
 	}
 	for _, message := range s.MissingAlertProviders {
 		all = append(all, noticeWithEvent("references", message))
@@ -44,6 +49,18 @@ func withNotices(s Snapshot, d Decision) Decision {
 		d.Events = append(d.Events, notice.Events...)
 	}
 	return d
+}
+
+// formerTargetMessage describes what a change of spec.targetRef waits for; empty: nothing.
+func formerTargetMessage(s Snapshot) string {
+	switch {
+	case s.NextTarget != "" && hasDeadline(s.Status.Phase):
+		return fmt.Sprintf("spec.targetRef was changed to %s, which is initialized when the release of %s has ended", s.NextTarget, s.Plan.targetName())
+	case s.Status.Phase == flaggerv1.CanaryPhaseInitializing && s.targetReplaced() && s.Workload.ServicesSelectOther:
+		return fmt.Sprintf("the primary of the former target %s serves until %s is ready", s.recordedTarget(), s.Plan.primaryName())
+	default:
+		return ""
+	}
 }
 
 // settingNotices are the notices about the spec. Their events are those of the start of a release.

@@ -134,12 +134,15 @@ func (p *Plan) targetName() string { return p.Target + "." + p.Namespace }
 
 func (p *Plan) primaryName() string { return p.Target + "-primary." + p.Namespace }
 
+// target is the target as kind/name.
+func (p *Plan) target() string { return p.Kind + "/" + p.Target }
+
 // serviceName is the name of the Service of one of the two workloads.
 func (p *Plan) serviceName(role string) string { return p.Apex + "-" + role + "." + p.Namespace }
 
 // runShape identifies the settings that must not change during a run.
 func (p *Plan) runShape() string {
-	return string(p.Strategy) + "/" + p.Provider + "/" + p.Kind + "/" + p.Target
+	return string(p.Strategy) + "/" + p.Provider + "/" + p.target()
 }
 
 // hasReplicaCount reports whether the workload has a replica count. A DaemonSet has one pod on each of its nodes.

@@ -22,6 +22,8 @@ func continueRelease(s Snapshot) Decision {
 	case intent == "" && !s.Plan.SkipAnalysis && s.primaryHasNewTemplate():
 		// The promotion was decided, and the process stopped before it wrote the status.
 		return startPromotion(s.edit().addEffects(steadyStateEffects(s)...), nil)
+	case s.NextTarget != "" && !s.primaryHasNewTemplate():
+		return rollBackFormerTarget(s)
 	case primaryBecameReady(s):
 		return recordPrimary(s)
 	case intent == intentSkip, s.Plan.SkipAnalysis:

@@ -262,6 +262,7 @@ func TestInvariantsOfRandomRuns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := &randomRun{T: t, world: newWorld()}
 		h.world.instantPods = true
+		h.world.spec.Service.Name = rapid.SampledFrom([]string{"", "web"}).Draw(t, "service")
 		drawSpec(t, h.world)
 		h.settle()
 		t.Repeat(map[string]func(*rapid.T){
@@ -321,6 +322,12 @@ func TestInvariantsOfRandomRuns(t *testing.T) {
 				}
 				h.settle()
 			},
+			"target": func(t *rapid.T) {
+				if rapid.IntRange(0, 3).Draw(t, "really") == 0 {
+					h.retarget(rapid.SampledFrom([]string{"cart", "basket"}).Draw(t, "target"), rapid.SampledFrom(templates).Draw(t, "template"))
+				}
+				h.settle()
+			},
 			"command": func(t *rapid.T) {
 				h.world.command = canary.NewCommand(rapid.SampledFrom([]string{"abort", "promote", "promote-full", "retry"}).Draw(t, "verb"), "uid", h.world.status)
 				h.settle()
@@ -344,6 +351,7 @@ type randomRun struct {
 	errorAlerts                            int
 	lastStep, lastTraffic, lastApexTraffic time.Time
 	weight                                 int // after the previous reconciliation
+	observed, observedApex                 string
 	trace                                  []string
 }
 
@@ -375,8 +383,34 @@ func (h *randomRun) advance(by time.Duration) {
 	h.fail("woken a thousand times")
 }
 
+// retarget makes another Deployment the target.
+func (h *randomRun) retarget(name, template string) {
+	h.world.spec.TargetRef.Kind, h.world.spec.TargetRef.Name = "Deployment", name
+	key := "Deployment/" + name
+	if _, known := h.world.others[key]; !known && key != h.world.observed {
+		h.world.others[key] = workloads{target: newTarget(template)}
+	}
+	h.world.generation++
+}
+
+// checkServicesMoved checks that Services select another primary only if it has pods.
+func (h *randomRun) checkServicesMoved(p reconciliation) {
+	moved := p.observed.Workload.ServicesSelectOther && slices.ContainsFunc(p.changes, func(effect release.Effect) bool {
+		_, services := effect.(canary.ServicesExist)
+		return services
+	})
+	if moved && h.world.primary.available == 0 {
+		h.fail("the Services select a primary without pods")
+	}
+}
+
 func (h *randomRun) check(p reconciliation) {
 	w := h.world
+	h.checkServicesMoved(p)
+	if w.observed != h.observed || w.observedApex != h.observedApex { // what follows is about one target
+		h.observed, h.observedApex, h.weight = w.observed, w.observedApex, w.currentWeight()
+		h.lastTraffic, h.lastApexTraffic, h.lastStep = time.Time{}, time.Time{}, time.Time{}
+	}
 	h.wake = p.Wake
 	if p.statusWritten {
 		h.wake = time.Time{}

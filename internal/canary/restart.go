@@ -40,9 +40,7 @@ func restartOnTargetChange(s Snapshot) (Decision, bool) {
 		}
 	}
 	exposed := s.canaryHasTraffic() || reshaped && s.routingProvider() != ""
-	// After a change of spec.targetRef, the primary of the plan does not exist yet, and the Service still selects that of the run.
-	previousServes := s.targetReplaced() && !s.Workload.Primary.Found && s.isRouteObserved() && s.Workload.Primary.Endpoints.AtLeast(1)
-	possible := s.primaryReachable() || previousServes || s.Workload.Primary.canServe() && !s.Workload.Target.isReachable()
+	possible := s.primaryReachable() || s.Workload.Primary.canServe() && !s.Workload.Target.isReachable()
 	if exposed && (possible || outdatedRoute) {
 		e.addEffects(TrafficWeight{Provider: s.routingProvider()})
 	}

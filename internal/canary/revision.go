@@ -60,12 +60,6 @@ func sameConfigs(a, b map[string]string) bool {
 	return true
 }
 
-// targetReplaced reports whether spec.targetRef names another workload than at the start of the run.
-func (s *Snapshot) targetReplaced() bool {
-	parts := strings.SplitN(s.serin().Shape, "/", 3)
-	return len(parts) == 3 && parts[2] != s.Plan.Kind+"/"+s.Plan.Target
-}
-
 // statusFromOtherController reports whether a status has no revision in Serin's form: another controller wrote it, or
 // status.serin was lost.
 func (s *Snapshot) statusFromOtherController() bool { return s.serin().Revision == "" }

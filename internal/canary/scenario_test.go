@@ -373,6 +373,10 @@ func (s *scenario) applySetting(t *testing.T, d *datadriven.TestData, arg datadr
 		w.spec.Provider = value(arg)
 	case "kind":
 		w.spec.TargetRef.Kind = value(arg)
+	case "target":
+		w.spec.TargetRef.Name = value(arg)
+	case "service":
+		w.spec.Service.Name = value(arg)
 	case "drain":
 		w.settings.Drain = duration(t, d, arg)
 	case "no-analysis":
@@ -463,12 +467,17 @@ func (s *scenario) setFact(t *testing.T, d *datadriven.TestData, arg datadriven.
 	switch arg.Key {
 	case "target":
 		if value(arg) == "gone" {
-			w.target, w.targetProblem = workload{endpoints: w.target.endpoints}, "deployment cart.shop get query error: not found"
+			w.target, w.targetProblem = workload{endpoints: w.target.endpoints}, fmt.Sprintf("deployment %s.shop get query error: not found", w.plan().Target)
 			return
 		}
 		w.targetProblem = ""
 		w.target.found = true
 		w.target.roll(content{value(arg), w.target.config}, "", w.instantPods)
+	case "other": // another target, as kind/name:template
+		key, template, _ := strings.Cut(value(arg), ":")
+		other := w.others[key]
+		other.target = newTarget(template)
+		w.others[key] = other
 	case "target-problem": // a ConfigMap that does not exist, or nothing
 		w.targetProblem = ""
 		if value(arg) != "nothing" {

@@ -23,6 +23,9 @@ type Snapshot struct {
 	// TargetConflict is the message for the user if Serin must not act on this Canary although its plan is valid, because another
 	// Canary or a Rollout releases its target; empty: no conflict.
 	TargetConflict string
+	// NextTarget is the target that spec.targetRef names, as kind/name, if Plan and Workload are those of the former target, which a
+	// release still uses; empty: they are those of spec.targetRef. See WithFormerTarget.
+	NextTarget string
 	// OtherController is another controller that acts on this Canary.
 	OtherController OtherController
 	// MissingReferences are messages about referenced metric templates and Secrets that do not exist.

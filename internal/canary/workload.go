@@ -28,6 +28,9 @@ type Workload struct {
 	ApexSelectsTarget bool
 	// ApexSelectsPrimary is true when that Service selects pods of the primary.
 	ApexSelectsPrimary bool
+	// ServicesSelectOther is true when the Service of the primary selects pods of another workload, such as the primary of a former
+	// target.
+	ServicesSelectOther bool
 	// NewestTemplateTime is the time at which the target last received a template that it never had before; zero: unknown.
 	NewestTemplateTime time.Time
 }

@@ -36,19 +36,22 @@ type world struct {
 	portWarning             string
 	noAnalysis              bool
 
-	target, primary workload
-	targetProblem   string
-	scalerProblem   string
-	targetLimit     int32
-	newestTemplate  time.Time // the target's newest ReplicaSet
-	history         []content // earlier contents of the primary
-	instantPods     bool      // pods are available at once
+	workloads
+	scalerProblem  string
+	targetLimit    int32
+	newestTemplate time.Time // the target's newest ReplicaSet
+	instantPods    bool      // pods are available at once
+	// observed is the target that the workloads belong to, as kind/name; others are the workloads of other targets.
+	observed string
+	others   map[string]workloads
 
-	services, apex, prepared, restored bool
-	routes                             map[string]*canary.Route // by provider
-	matched                            map[string]bool          // providers whose weight applies to matching requests only
-	routeError                         string
-	refusedEffects                     string // prefix of effects that the cluster rejects; empty: none
+	entry
+	// observedApex is the Service that the entry belongs to; otherEntries are those of other Services.
+	observedApex       string
+	otherEntries       map[string]entry
+	prepared, restored bool
+	routeError         string
+	refusedEffects     string // prefix of effects that the cluster rejects; empty: none
 	// endpointsDelayed is true while Kubernetes does not update endpoints, endpointsUnreadable if they cannot be read.
 	endpointsDelayed, endpointsUnreadable bool
 	apexFormerEndpoints                   int32
@@ -60,6 +63,25 @@ type world struct {
 	pendingSince    time.Time // when the first of them was sent
 
 	crash int // effects after which the next reconciliation with writes crashes; negative: never
+}
+
+// workloads are a target and its primary.
+type workloads struct {
+	target, primary workload
+	targetProblem   string
+	history         []content // earlier contents of the primary
+}
+
+// entry is how clients reach the workloads: the Services, and the routes of one apex Service.
+type entry struct {
+	services, apex bool
+	selected       string                   // the target whose workloads the Services select, as kind/name
+	routes         map[string]*canary.Route // by provider
+	matched        map[string]bool          // providers whose weight applies to matching requests only
+}
+
+func newEntry() entry {
+	return entry{routes: map[string]*canary.Route{}, matched: map[string]bool{}}
 }
 
 // content is the template and configuration of a workload.
@@ -134,13 +156,21 @@ func newWorld() *world {
 	return &world{
 		settings: canary.Settings{Provider: "istio", Drain: 5 * time.Second, Features: testFeatures},
 		now:      midnight, generation: 1,
-		target:          workload{content: content{template: "v1"}, found: true, replicas: 1, total: 1, available: 1},
-		routes:          map[string]*canary.Route{},
-		matched:         map[string]bool{},
+		workloads:       workloads{target: newTarget("v1")},
+		observed:        "Deployment/cart",
+		others:          map[string]workloads{},
+		entry:           newEntry(),
+		observedApex:    "cart",
+		otherEntries:    map[string]entry{},
 		standingAnswers: map[string]string{"sources": "yes"},
 		answers:         release.Answers{},
 		crash:           -1,
 	}
+}
+
+// newTarget returns a target with one available pod.
+func newTarget(template string) workload {
+	return workload{content: content{template: template}, found: true, replicas: 1, total: 1, available: 1}
 }
 
 // testFeatures returns the features of a router that supports everything, except for some names, which stand for less.
@@ -167,27 +197,82 @@ func (w *world) object() *flaggerv1.Canary {
 	return c
 }
 
-func (w *world) plan() canary.Plan { return canary.NewPlan(w.object(), w.settings) }
+func (w *world) plan() canary.Plan {
+	object, _ := canary.WithFormerTarget(w.object())
+	return canary.NewPlan(object, w.settings)
+}
+
+// load loads the workloads and the Services of the target that is observed now.
+func (w *world) load() {
+	plan := w.plan()
+	if w.status.Phase == "" {
+		w.observed, w.observedApex = plan.Kind+"/"+plan.Target, plan.Apex // of the target with which the scenario begins
+	}
+	if key := plan.Kind + "/" + plan.Target; key != w.observed {
+		w.others[w.observed] = w.workloads
+		next, known := w.others[key]
+		if !known {
+			next.targetProblem = strings.ToLower(plan.Kind) + " " + plan.Target + ".shop get query error: not found"
+		}
+		w.workloads, w.observed = next, key
+	}
+	if plan.Apex != w.observedApex {
+		w.otherEntries[w.observedApex] = w.entry
+		next, known := w.otherEntries[plan.Apex]
+		if !known {
+			next = newEntry()
+		}
+		w.entry, w.observedApex = next, plan.Apex
+	}
+}
+
+// selectedWorkloads are the workloads that the Services select.
+func (w *world) selectedWorkloads() workloads {
+	if w.servicesSelectOther() {
+		return w.others[w.selected]
+	}
+	return w.workloads
+}
+
+// servicesSelectOther reports whether the Services select the workloads of a target with another name. Those of another kind with
+// the same name have the same labels.
+func (w *world) servicesSelectOther() bool {
+	_, selected, _ := strings.Cut(w.selected, "/")
+	_, observed, _ := strings.Cut(w.observed, "/")
+	return selected != "" && selected != observed
+}
 
 func (w *world) route() *canary.Route { return w.routes[w.plan().Provider] }
+
+// currentWeight is the weight of the current route.
+func (w *world) currentWeight() int {
+	if route := w.route(); route != nil {
+		return route.Canary
+	}
+	return 0
+}
 
 // publish updates the endpoints from the pods, unless that is late.
 func (w *world) publish() {
 	if w.endpointsDelayed {
 		return
 	}
-	w.target.endpoints, w.primary.endpoints = w.target.available, w.primary.available
+	selected := w.selectedWorkloads()
+	w.target.endpoints, w.primary.endpoints = selected.target.available, selected.primary.available
 }
 
 func (w *world) snapshot() canary.Snapshot {
+	w.load()
 	w.publish()
+	_, next := canary.WithFormerTarget(w.object())
 	s := canary.Snapshot{
-		Now: w.now, UID: "uid", Generation: w.generation, Plan: w.plan(), Status: *w.status.DeepCopy(),
+		NextTarget: next,
+		Now:        w.now, UID: "uid", Generation: w.generation, Plan: w.plan(), Status: *w.status.DeepCopy(),
 		Deleting: w.deleting, Finalizer: w.finalizer, TargetConflict: w.targetConflict, OtherController: w.flagger, MissingReferences: w.missingReferences, MissingAlertProviders: w.missingAlertProviders, Command: w.command, Queue: w.queue,
 		Workload: canary.Workload{
-			Problem: w.targetProblem, ScalerProblem: w.scalerProblem, TargetLimit: w.targetLimit, PortWarning: w.portWarning, Images: []string{"shop/cart:" + w.target.template},
-			Target: w.target.state("cart"), Primary: w.primary.state("cart-primary"),
-			ApexSelectsTarget: !w.apex, ApexSelectsPrimary: w.apex,
+			Problem: w.targetProblem, ScalerProblem: w.scalerProblem, TargetLimit: w.targetLimit, PortWarning: w.portWarning, Images: []string{"shop/" + w.plan().Target + ":" + w.target.template},
+			Target: w.target.state(w.plan().Target), Primary: w.primary.state(w.plan().Target + "-primary"),
+			ApexSelectsTarget: !w.apex, ApexSelectsPrimary: w.apex, ServicesSelectOther: w.servicesSelectOther(),
 			SameTemplate: w.primary.found && w.target.content == w.primary.content,
 			Configs:      w.target.configs(), FlaggerConfigs: w.target.configs(), NewestTemplateTime: w.newestTemplate,
 		},
@@ -418,7 +503,7 @@ func (w *world) apply(effect release.Effect) (changed bool, err error) {
 			return e.Revision != "" && p.revision() != e.Revision || e.Revision == "" && e.FlaggerHash != "" && "hash-"+c.template != e.FlaggerHash
 		})
 		if len(past) == 0 {
-			return false, fmt.Errorf("no ReplicaSet of cart-primary is left")
+			return false, fmt.Errorf("no ReplicaSet of %s-primary is left", plan.Target)
 		}
 		w.primary = workload{found: true, replicas: 1, endpoints: w.primary.endpoints}
 		w.primary.roll(past[len(past)-1], e.ID, w.instantPods)
@@ -475,8 +560,8 @@ func (w *world) apply(effect release.Effect) (changed bool, err error) {
 		w.primary.roll(w.history[len(w.history)-1], e.ID, w.instantPods)
 		return true, nil
 	case canary.ServicesExist:
-		changed = !w.services || e.Apex && !w.apex
-		w.services, w.apex = true, w.apex || e.Apex
+		changed = !w.services || e.Apex && !w.apex || w.selected != w.observed
+		w.services, w.apex, w.selected = true, w.apex || e.Apex, w.observed
 	case canary.RoutePrepared:
 		changed = !w.prepared
 		w.prepared = true

@@ -38,6 +38,8 @@ type Observation struct {
 	ApexSelectsTarget bool
 	// ApexSelectsPrimary is true when that Service selects pods of the primary.
 	ApexSelectsPrimary bool
+	// ServicesSelectOther is true when the Service of the primary selects pods of another workload.
+	ServicesSelectOther bool
 	// Configs are Serin's checksums (data and binaryData) of the tracked configuration, by configmap/NAME or
 	// secret/NAME; FlaggerConfigs are Flagger's (data), nil when tracking is off.
 	Configs, FlaggerConfigs map[string]string
@@ -126,6 +128,9 @@ func (d templateWorkload) Observe(ctx context.Context, c *flaggerv1.Canary, asks
 	}
 	o.Target, o.Images = d.workloadState(seen.target, canaryThreshold), imagesOf(podTemplate(seen.target))
 	if o.ApexSelectsTarget, err = d.apexSelects(ctx, c, seen.target); err != nil {
+		return Observation{}, err
+	}
+	if o.ServicesSelectOther, err = d.primaryServiceSelectsOther(ctx, c, seen.selectorPair, seen.target); err != nil {
 		return Observation{}, err
 	}
 	if d.Options.ConfigTracking {

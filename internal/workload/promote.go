@@ -246,7 +246,7 @@ func (d templateWorkload) RecreatePrimary(ctx context.Context, c *flaggerv1.Cana
 	past, found := newestMatchingEntry(history, source)
 	if !found {
 		return newRefusedError(ErrHistoryGone, "%[1]s %[2]s.%[3]s does not exist, and no %[4]s with its template remains: "+
-			"deploy the promoted version to %[5]s, and Serin recreates the primary. If spec.targetRef was changed, restore it, and create another Canary for %[5]s",
+			"deploy the promoted version to %[5]s, and Serin recreates the primary",
 			d.displayName(), seen.selectorPair.primaryName(), c.Namespace, d.templateKind.kindNames().history.Kind, seen.selectorPair.target)
 	}
 	template := restoredTemplate(past.template, id)

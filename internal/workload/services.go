@@ -104,6 +104,29 @@ func (d podServices) apexSelects(ctx context.Context, c *flaggerv1.Canary, workl
 	return len(selector) > 0 && labels.SelectorFromSet(selector).Matches(labels.Set(podLabels)), nil
 }
 
+// primaryServiceSelectsOther reports whether the Service of the primary exists and selects pods of another workload, such as the
+// primary of a former target. A Service of another owner blocks the Canary, whatever it selects.
+func (d podServices) primaryServiceSelectsOther(ctx context.Context, c *flaggerv1.Canary, p selectorPair, target *unstructured.Unstructured) (bool, error) {
+	existing, err := d.readCached(ctx, c, serviceKind, c.Spec.ApexName()+primarySuffix)
+	if existing == nil || err != nil || p.label == "" {
+		return false, err
+	}
+	if owner := metav1.GetControllerOf(existing); owner != nil && owner.UID != c.UID {
+		return false, nil
+	}
+	selector, _, _ := unstructured.NestedStringMap(existing.Object, "spec", "selector")
+	return len(selector) > 0 && !labels.SelectorFromSet(selector).Matches(primaryLabels(p, podTemplate(target))), nil
+}
+
+// primaryLabels returns the labels of the pods of the primary.
+func primaryLabels(p selectorPair, template map[string]any) labels.Set {
+	podLabels, _, _ := unstructured.NestedStringMap(template, "metadata", "labels")
+	primary := labels.Set{}
+	maps.Copy(primary, podLabels)
+	primary[p.label] = p.primaryValue()
+	return primary
+}
+
 func (d podServices) ensureService(
 	ctx context.Context, c *flaggerv1.Canary, p selectorPair, wanted desiredService, template map[string]any, ports []any,
 ) (warnings []string, err error) {
@@ -144,11 +167,8 @@ func replacedSelectorWarning(c *flaggerv1.Canary, p selectorPair, wanted desired
 	if controlledBy(existing, c) || len(selector) == 0 || maps.Equal(selector, wanted.selector) {
 		return ""
 	}
-	primaryLabels := map[string]string{}
-	maps.Copy(primaryLabels, podLabels)
-	primaryLabels[p.label] = p.primaryValue()
 	matcher := labels.SelectorFromSet(selector)
-	if matcher.Matches(labels.Set(podLabels)) || matcher.Matches(labels.Set(primaryLabels)) {
+	if matcher.Matches(labels.Set(podLabels)) || matcher.Matches(primaryLabels(p, template)) {
 		return ""
 	}
 	return fmt.Sprintf("took over service %s.%s, which selected other pods: its selector was %s, and is %s",

@@ -118,6 +118,32 @@ func TestObservationsTellWhatTheApexSelects(t *testing.T) {
 	}
 }
 
+// TestObservationsTellWhetherServicesSelectOtherPods: with spec.service.name, they select the former primary after a change of
+// spec.targetRef, until Serin moves them.
+func TestObservationsTellWhetherServicesSelectOtherPods(t *testing.T) {
+	w := newCartCluster(t)
+	w.patchYAML(canaryGVK, "cart", `{spec: {service: {name: web}}}`)
+	w.applyYAML(strings.NewReplacer("name: cart", "name: basket", "app: cart", "app: basket").Replace(cartTarget))
+	expect := func(when string, want bool) {
+		t.Helper()
+		if got := w.observe().ServicesSelectOther; got != want {
+			t.Errorf("%s: got %t, want %t", when, got, want)
+		}
+	}
+	expect("without Services", false)
+	must(t, w.workload.EnsureServices(t.Context(), w.canary("cart"), true))
+	expect("as Serin creates them", false)
+	w.patchYAML(canaryGVK, "cart", `{spec: {targetRef: {name: basket}}}`)
+	expect("with another target", true)
+	w.patchYAML(serviceKind, "web-primary", `{metadata: {ownerReferences: null}}`)
+	expect("of the user", true)
+	w.patchYAML(serviceKind, "web-primary", `{metadata: {ownerReferences: [{apiVersion: flagger.app/v1beta1, kind: Canary, name: other, uid: u, controller: true}]}}`)
+	expect("of another Canary, which blocks this one", false)
+	w.patchYAML(serviceKind, "web-primary", `{metadata: {ownerReferences: [{apiVersion: flagger.app/v1beta1, kind: Canary, name: cart, uid: `+string(w.canary("cart").UID)+`, controller: true}]}}`)
+	must(t, w.workload.EnsureServices(t.Context(), w.canary("cart"), true))
+	expect("moved", false)
+}
+
 func TestServiceOfAnotherControllerIsRefused(t *testing.T) {
 	w := newFakeCluster(t)
 	w.apply(documentsOf(t, "testdata/cases/own-config/input/1-workload.yaml")[0])

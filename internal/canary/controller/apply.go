@@ -201,7 +201,7 @@ func (a effectApplier) setFinalizer(ctx context.Context, c *flaggerv1.Canary, pr
 	} else {
 		c.Finalizers = slices.DeleteFunc(c.Finalizers, func(name string) bool { return name == finalizer })
 	}
-	status := c.Status
+	spec, status := c.Spec, c.Status // the target of the observation may be a former one
 	var options []client.PatchOption
 	if !present {
 		options = append(options, client.DisableReadYourWritesConsistency)
@@ -211,6 +211,6 @@ func (a effectApplier) setFinalizer(ctx context.Context, c *flaggerv1.Canary, pr
 		c.Finalizers = before.Finalizers
 		return fmt.Errorf("set the finalizer of Canary %s.%s: %w", c.Name, c.Namespace, err)
 	}
-	c.Status = status
+	c.Spec, c.Status = spec, status
 	return nil
 }

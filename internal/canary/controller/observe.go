@@ -134,6 +134,7 @@ func (o *Observer) Snapshot(ctx context.Context, object *flaggerv1.Canary, now t
 
 // observe reads everything that a Canary depends on. other is another controller that acts on it.
 func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now time.Time, other canary.OtherController) (*observation, error) {
+	object, nextTarget := canary.WithFormerTarget(object)
 	settings := o.Settings
 	settings.Features = func(provider string) canary.Features { return Features(o.Routers, object, provider) }
 	plan := canary.NewPlan(object, settings)
@@ -141,7 +142,7 @@ func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now ti
 	s.snapshot = canary.Snapshot{
 		Now: now, UID: string(object.UID), Generation: object.Generation, Plan: plan, Status: *object.Status.DeepCopy(),
 		Deleting: object.DeletionTimestamp != nil, Finalizer: slices.Contains(object.Finalizers, finalizer),
-		Command: object.Annotations[canary.CommandAnnotation], OtherController: other,
+		Command: object.Annotations[canary.CommandAnnotation], NextTarget: nextTarget, OtherController: other,
 	}
 	s.dependencies = o.initialDependencies(object)
 	if other.Acts() && !canary.IsOwnRelease(object.Status) {
@@ -341,7 +342,7 @@ func workloadOf(o workload.Observation) canary.Workload {
 	return canary.Workload{
 		Problem: o.Problem, ScalerProblem: o.ScalerProblem, TargetLimit: o.TargetLimit, PortWarning: o.PortWarning, SameTemplate: o.PrimaryUpToDate,
 		Configs: o.Configs, FlaggerConfigs: o.FlaggerConfigs, NewestTemplateTime: o.NewestTemplate,
-		ApexSelectsTarget: o.ApexSelectsTarget, ApexSelectsPrimary: o.ApexSelectsPrimary, Images: o.Images,
+		ApexSelectsTarget: o.ApexSelectsTarget, ApexSelectsPrimary: o.ApexSelectsPrimary, ServicesSelectOther: o.ServicesSelectOther, Images: o.Images,
 		Target: workloadState(o.Target), Primary: workloadState(o.Primary),
 	}
 }

@@ -34,7 +34,8 @@ type appliedEffect struct {
 type effectInputs struct {
 	effect     release.Effect
 	canary     types.UID
-	generation int64 // changes with the spec of the Canary
+	generation int64  // changes with the spec of the Canary
+	target     string // may be a former one, which the spec no longer names
 	// annotations of the Canary, which some providers read: the generation does not change with them.
 	annotations             string
 	selector, selectorValue string
@@ -44,7 +45,7 @@ type effectInputs struct {
 
 func inputsOf(s *observation, effect release.Effect, status flaggerv1.CanaryStatus) effectInputs {
 	return effectInputs{
-		effect: effect, canary: s.object.UID, generation: s.object.Generation, annotations: annotationsOf(s.object),
+		effect: effect, canary: s.object.UID, generation: s.object.Generation, target: targetKey(s.object), annotations: annotationsOf(s.object),
 		selector: s.selector, selectorValue: s.selectorValue,
 		session: status.SessionAffinityCookie, primary: status.PrimarySessionAffinityCookie, previous: status.PreviousSessionAffinityCookie,
 	}

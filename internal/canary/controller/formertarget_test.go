@@ -1,0 +1,47 @@
+package controller
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/outbound"
+)
+
+// TestAReleaseEndsWithItsOwnTarget: a user changes spec.targetRef and revertOnDeletion during a release. The response to the patch of
+// the finalizer contains the new target, to which the effects that follow must not apply.
+func TestAReleaseEndsWithItsOwnTarget(t *testing.T) {
+	c := &flaggerv1.Canary{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web-uid", Generation: 2}}
+	c.Spec.TargetRef = flaggerv1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "basket"}
+	c.Spec.AutoscalerRef = &flaggerv1.AutoscalerReference{Kind: "HorizontalPodAutoscaler", Name: "basket"}
+	c.Spec.RevertOnDeletion = true
+	c.Spec.Service.Port, c.Spec.Analysis = 80, &flaggerv1.CanaryAnalysis{}
+	c.Status.Phase = flaggerv1.CanaryPhaseProgressing
+	c.Status.Serin = &flaggerv1.SerinStatus{Revision: "r2", Promoted: "r1", Shape: "canary/kubernetes/Deployment/cart"}
+	cluster := newTestCluster(t, outbound.Policy{}, c)
+	stored := &flaggerv1.Canary{}
+	if err := cluster.client.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "web"}, stored); err != nil {
+		t.Fatal(err)
+	}
+	s, err := cluster.reconciler.observe(t.Context(), stored, time.Now(), canary.OtherController{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.snapshot.NextTarget; got != "Deployment/basket" {
+		t.Errorf("the next target is %q, want Deployment/basket", got)
+	}
+	applier := effectApplier{Observer: &cluster.reconciler.Observer, reader: cluster.client, memory: cluster.reconciler.memory}
+	if err := applier.applyEffect(t.Context(), s, canary.HasFinalizer{Present: true}, s.object.Status); err != nil {
+		t.Fatal(err)
+	}
+	if s.object.Spec.TargetRef.Name != "cart" || s.object.Spec.AutoscalerRef != nil {
+		t.Errorf("after the patch, effects apply to %s with the autoscaler %v", s.object.Spec.TargetRef.Name, s.object.Spec.AutoscalerRef)
+	}
+	if stored.Spec.TargetRef.Name != "basket" {
+		t.Error("the spec that was read was changed")
+	}
+}
