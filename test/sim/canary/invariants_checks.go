@@ -352,7 +352,7 @@ func (c *windowsCountedOnce) checkRollbackCause(h canaryWritten) {
 	requested := slices.ContainsFunc(c.answersOf(h.Actor, r), func(q *query) bool {
 		return q.hook != nil && q.hook.Hook.Type == flaggerv1.RollbackHook && q.approved()
 	})
-	if max(before.FailedChecks, after.FailedChecks) >= least || unready || requested || r.hasCommand("abort", r.run.began.Add(-c.Lag)) {
+	if max(before.FailedChecks, after.FailedChecks) >= least || unready || requested || c.isReplaced(r) || r.hasCommand("abort", r.run.began.Add(-c.Lag)) {
 		return
 	}
 	c.Violate("I4", r.Name(), "it is rolled back with %d failed checks of %d, although both workloads are ready and no user requested it", before.FailedChecks, least)

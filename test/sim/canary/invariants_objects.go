@@ -346,7 +346,7 @@ func (l *ledger) targetReleasedElsewhere(r *record) bool {
 }
 
 func (l *ledger) precedes(a, b *record) bool {
-	primary := func(r *record) bool { return l.controls(r, r.kind, r.canary.Spec.TargetRef.Name+primarySuffix) }
+	primary := func(r *record) bool { return l.controls(r, r.kind, r.targetRef.Name+primarySuffix) }
 	service := func(r *record) bool {
 		return slices.ContainsFunc([]string{"", primarySuffix, "-canary"}, func(suffix string) bool { return l.controls(r, actors.ServiceKind, r.apexName()+suffix) })
 	}

@@ -41,7 +41,7 @@ func (c *progressDeadline) hasOtherCause(h canaryWritten) bool {
 		return q.hook != nil && q.hook.Hook.Type == flaggerv1.RollbackHook && q.approved()
 	})
 	threshold := slices.ContainsFunc(c.expectations(r), func(d *expectation) bool { return h.Before.Status.FailedChecks >= d.threshold })
-	return requested || threshold || r.hasCommand("abort", r.run.began.Add(-c.Lag))
+	return requested || threshold || c.isReplaced(r) || r.hasCommand("abort", r.run.began.Add(-c.Lag))
 }
 
 // checkDeadline reports a violation if a workload was given less time than its deadline. changed is when it was last changed.

@@ -53,10 +53,44 @@ func (c *statusGraph) statusChanges(event any) []oracle.StatusChange {
 		change.Next = append(change.Next, change.To)
 	}
 	change.Next = append(change.Next, string(flaggerv1.CanaryPhaseTerminating))
+	change.Next = append(change.Next, c.phasesOfReplacement(h)...)
 	for _, condition := range after.Conditions {
 		change.Observed = max(change.Observed, condition.ObservedGeneration)
 	}
 	return []oracle.StatusChange{change}
+}
+
+// phasesOfReplacement returns the phases that may follow because the target was replaced, or is the former one again.
+func (c *statusGraph) phasesOfReplacement(h canaryWritten) []string {
+	before, recorded := &h.Before.Status, recordedTarget(&h.Before.Status)
+	switch {
+	case h.Record.lastReplaced.IsZero() || recorded == "":
+		return nil
+	case (isEnded(before.Phase) || before.Phase == flaggerv1.CanaryPhaseWaiting) && replacesTarget(h):
+		// A former target whose primary still serves needs no initialization.
+		return []string{string(flaggerv1.CanaryPhaseInitializing), string(flaggerv1.CanaryPhaseInitialized)}
+	case before.Phase == flaggerv1.CanaryPhaseInitializing && recorded == h.After.Spec.TargetRef.Name:
+		return []string{string(flaggerv1.CanaryPhaseFailed)} // as before the change
+	default:
+		return nil
+	}
+}
+
+// replacesTarget reports whether the spec names another target than that with which the last release or initialization started.
+func replacesTarget(h canaryWritten) bool {
+	recorded := recordedTarget(&h.Before.Status)
+	return recorded != "" && recorded != h.After.Spec.TargetRef.Name
+}
+
+// recordedTarget returns the name of the target with which the last release or initialization started; empty: unknown.
+func recordedTarget(status *flaggerv1.CanaryStatus) string {
+	if status.Serin == nil {
+		return ""
+	}
+	if parts := strings.Split(status.Serin.Shape, "/"); len(parts) == 4 {
+		return parts[3]
+	}
+	return ""
 }
 
 // statusHistory is the part of I13 about counters and conditions.
@@ -68,7 +102,8 @@ func (c *statusGraph) statusHistory(event any) {
 	r, before, after := h.Record, &h.Before.Status, &h.After.Status
 	ends := before.Phase != after.Phase && (isEnded(after.Phase) || after.Phase == flaggerv1.CanaryPhaseFinalising || after.Phase == flaggerv1.CanaryPhaseTerminating)
 	// Nothing is counted before the approval, but users may have written a number.
-	starts := before.Phase == flaggerv1.CanaryPhaseWaiting && after.Phase == flaggerv1.CanaryPhaseProgressing
+	starts := before.Phase == flaggerv1.CanaryPhaseWaiting && after.Phase == flaggerv1.CanaryPhaseProgressing ||
+		before.Phase != after.Phase && after.Phase == flaggerv1.CanaryPhaseInitializing
 	if h.newRun == nil && !ends && !starts && (after.FailedChecks < before.FailedChecks || after.Iterations < before.Iterations) {
 		c.Violate("I13", r.Name(), "in phase %s, without a new run, the failed checks went from %d to %d and the iterations from %d to %d",
 			after.Phase, before.FailedChecks, after.FailedChecks, before.Iterations, after.Iterations)
@@ -120,7 +155,7 @@ func (c *endedRuns) failedRevisions(event any) {
 	if !ok || !h.StatusReported() || !h.Record.statusBySerin() {
 		return
 	}
-	if before, after := &h.Before.Status, &h.After.Status; after.LastPromotedSpec != before.LastPromotedSpec && before.Phase == after.Phase {
+	if before, after := &h.Before.Status, &h.After.Status; after.LastPromotedSpec != before.LastPromotedSpec && before.Phase == after.Phase && !replacesTarget(h) {
 		c.checkRecordedPromotion(h)
 	}
 	if h.newRun != nil && isEnded(h.Before.Status.Phase) {

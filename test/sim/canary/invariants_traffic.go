@@ -248,8 +248,12 @@ func (c *initialization) Observe(event any) {
 			return
 		}
 		for _, r := range c.releasesOf(h) {
-			if h.Key.Name == r.apexName() && r.phase() == flaggerv1.CanaryPhaseInitializing && c.ownsTarget(r) {
+			switch {
+			case !c.ownsTarget(r):
+			case h.Key.Name == r.apexName() && r.phase() == flaggerv1.CanaryPhaseInitializing:
 				c.checkApex(r, h)
+			case h.Key.Name == r.apexName()+primarySuffix && h.Old != nil:
+				c.checkPrimaryService(r, h)
 			}
 		}
 	case workloadWritten:
@@ -273,6 +277,16 @@ func (c *initialization) checkApex(r *record, h oracle.Write) {
 	after := selectedApp(h.New)
 	if after != before && after != r.appLabel(&r.target) && !r.primary.ready.EverSince(c.OldestView()) {
 		c.Violate("I15", r.Name(), "the apex Service went from %q to %q, but the primary has not been ready for %s", before, after, c.Lag)
+	}
+}
+
+// checkPrimaryService checks that the Service of the primary selects another primary, that of a former target, until the new one is
+// ready.
+func (c *initialization) checkPrimaryService(r *record, h oracle.Write) {
+	before, after := selectedApp(h.Old), selectedApp(h.New)
+	moved := before != after && strings.HasSuffix(before, primarySuffix) && after == r.targetRef.Name+primarySuffix
+	if moved && !r.primary.ready.EverSince(c.OldestView()) {
+		c.Violate("I15", r.Name(), "Service %s went from %q to %q, but that primary has not been ready for %s", h.Key.Name, before, after, c.Lag)
 	}
 }
 
@@ -361,7 +375,7 @@ func (c *ledger) publishesTarget(r *record) bool { return c.apexPublishes(r)[&r.
 // apexPublishes returns the workloads of which the apex Service of a release publishes pods as endpoints, as every process must
 // know.
 func (c *ledger) apexPublishes(r *record) map[*workloadState]bool {
-	target, published := r.canary.Spec.TargetRef.Name, map[*workloadState]bool{}
+	target, published := r.targetRef.Name, map[*workloadState]bool{}
 	for _, slice := range c.World.Server.All(endpoints.Kind) {
 		meta := slice.Meta()
 		written := c.Objects[oracle.KeyOf(endpoints.Kind, slice.Key())]

@@ -209,7 +209,7 @@ type recorder struct{ *ledger }
 func (c *recorder) recordPodDeath(h cluster.PodDied) {
 	key := types.NamespacedName{Namespace: h.Namespace, Name: h.Deployment}
 	for _, r := range c.byObject[oracle.KeyOf(actors.DeploymentKind, key)] {
-		if h.Deployment == r.canary.Spec.TargetRef.Name {
+		if h.Deployment == r.targetRef.Name {
 			r.target.disturbedAt = c.Now()
 		} else {
 			r.primary.disturbedAt = c.Now()
@@ -380,6 +380,7 @@ func (c *recorder) recordCanary(h canaryWritten) {
 		routeKind = r.routeKind()
 	}
 	r.object, r.canary, r.status, r.changed = h.New, h.After, &h.After.Status, c.Now()
+	c.recordTarget(r, old)
 	if old == nil || old.Generation != h.After.Generation {
 		r.Specs.Set(expectationOf(&h.After.Spec), c.Now())
 		c.updateReadiness(r, &r.target)
@@ -420,7 +421,7 @@ func (c *recorder) recordExisting(r *record) {
 		}
 	}
 	for _, copy := range []*workloadState{&r.target, &r.primary} {
-		name := r.canary.Spec.TargetRef.Name
+		name := r.targetRef.Name
 		if copy == &r.primary {
 			name += "-primary"
 		}

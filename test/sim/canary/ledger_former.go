@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/test/sim/oracle"
 )
 
@@ -45,6 +46,41 @@ func (c *recorder) recordFormerRoute(h oracle.Write) {
 		former.byOthers = former.byOthers || !h.BySerin && former.weights != before
 		r.former[h.Kind] = former
 	}
+}
+
+// recordTarget records which target a release is about. A release ends with the target with which it started.
+func (c *recorder) recordTarget(r *record, before *flaggerv1.Canary) {
+	was, named := r.targetRef, r.canary.Spec.TargetRef
+	if before == nil || !retainsTarget(r.canary) {
+		r.targetRef = named
+	}
+	if recorded := recordedTarget(r.status); recorded != "" && isDeleting(r) {
+		r.targetRef.Name = recorded // a deletion restores the target that was initialised last
+	}
+	if !sameTarget(r.targetRef, named) || before != nil && !sameTarget(named, before.Spec.TargetRef) {
+		r.lastReplaced = c.Now()
+	}
+	if before == nil || r.targetRef.Name == was.Name {
+		return
+	}
+	r.target, r.primary, r.stableContent, r.failedContent, r.promotionFailed = workloadState{}, workloadState{}, "", "", false
+	c.indexObjects()
+	c.recordExisting(r)
+}
+
+// retainsTarget reports whether a release, or the traffic of a failed promotion, has not ended.
+func retainsTarget(c *flaggerv1.Canary) bool {
+	serin, phase := c.Status.Serin, c.Status.Phase
+	if serin == nil || serin.Shape == "" || c.DeletionTimestamp != nil {
+		return false
+	}
+	pending := serin.Intent != "" || serin.Promoted == "none"
+	return isActive(phase) && phase != flaggerv1.CanaryPhaseWaiting || (isEnded(phase) || phase == flaggerv1.CanaryPhaseWaiting) && pending
+}
+
+// isReplaced reports whether a process may know that the spec names another target than that of the release.
+func (l *ledger) isReplaced(r *record) bool {
+	return !sameTarget(r.targetRef, r.canary.Spec.TargetRef) || r.lastReplaced.After(l.OldestView())
 }
 
 // formerTraffic returns the weight that the route of a former provider has for the canary, if no other actor changed it and the

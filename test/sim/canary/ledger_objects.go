@@ -26,7 +26,7 @@ func (r *record) apexName() string {
 	if name := r.canary.Spec.Service.Name; name != "" {
 		return name
 	}
-	return r.canary.Spec.TargetRef.Name
+	return r.targetRef.Name
 }
 
 // routeKind returns the kind of the object that contains the weights, or an empty kind.
@@ -49,7 +49,7 @@ func (r *record) objectKeys() []oracle.ObjectKey {
 			out = append(out, at)
 		}
 	}
-	target, apex := r.canary.Spec.TargetRef.Name, r.apexName()
+	target, apex := r.targetRef.Name, r.apexName()
 	add(r.kind, target)
 	add(r.kind, target+primarySuffix)
 	for _, name := range []string{apex, apex + primarySuffix, apex + "-canary"} {
@@ -184,7 +184,7 @@ func desiredPods(v *store.Version) int64 {
 // readWorkload translates a write of a workload into the terms of a release.
 func (l *ledger) readWorkload(e oracle.Write, r *record) workloadWritten {
 	h := workloadWritten{Write: e, record: r, state: &r.target}
-	if e.Key.Name == r.canary.Spec.TargetRef.Name+primarySuffix {
+	if e.Key.Name == r.targetRef.Name+primarySuffix {
 		h.primary, h.state = true, &r.primary
 	}
 	if h.primary && isControlledByCanary(e.New) {

@@ -67,11 +67,15 @@ type record struct {
 	created time.Time
 	object  *store.Version
 	canary  *flaggerv1.Canary
-	status  *flaggerv1.CanaryStatus
-	target  workloadState
-	primary workloadState
-	route   routeState
-	former  map[schema.GroupKind]formerRoute // by the kind of the route
+	// targetRef is the target of the release: that of the spec, except while a release of another one has not ended. lastReplaced is
+	// when the spec last named another target than that or than before.
+	targetRef    flaggerv1.TargetReference
+	lastReplaced time.Time
+	status       *flaggerv1.CanaryStatus
+	target       workloadState
+	primary      workloadState
+	route        routeState
+	former       map[schema.GroupKind]formerRoute // by the kind of the route
 
 	run  *run
 	runs int

@@ -51,6 +51,49 @@ func (u *users) restoreReferences(r *Release) {
 	}
 }
 
+// replaceTarget makes another Deployment the target of a release, and perhaps the former one again. The Services remain. Users do not
+// do that where nothing records the former target, or where an autoscaler or a second Canary belongs to it.
+func (u *users) replaceTarget(r *Release, s *sim.Stream) {
+	back, delay := s.Chance(0.5), sim.Pick(s, time.Second, 20*time.Second, 2*time.Minute, 6*time.Minute)
+	former := r.Target
+	if u.World.Faults.Has(OtherController) || u.World.Faults.Has(SameTarget) || r.Kind != actors.DeploymentKind || r.Spec.AutoscalerRef != nil {
+		return
+	}
+	next := "next-" + r.Key.Name
+	if former == next {
+		next = r.Key.Name
+	}
+	if !u.useTarget(r, next) || !back {
+		return
+	}
+	u.After(delay, func() {
+		if r.Target == next {
+			u.useTarget(r, former)
+		}
+	})
+}
+
+// useTarget makes a Deployment the target of a release. It is created if it does not exist.
+func (u *users) useTarget(r *Release, name string) bool {
+	other := *r
+	other.Target = name
+	if u.World.Server.Peek(r.Kind, types.NamespacedName{Namespace: actors.Namespace, Name: name}) == nil {
+		u.UserClient.Create(other.newDeployment())
+	}
+	refer := func(spec *flaggerv1.CanarySpec) { spec.TargetRef.Name, spec.Service.Name = name, r.Apex }
+	if !u.updateSpec(r, func(c *flaggerv1.Canary) { refer(&c.Spec) }) {
+		return false
+	}
+	refer(&r.Spec)
+	refer(&r.validSpec)
+	r.Target, r.promoted = name, ""
+	u.UserClient.TraceAction(r.Key, "make Deployment %s the target", name)
+	if u.Stopped {
+		u.replaceStuckVersion(r)
+	}
+	return true
+}
+
 // repairObserved restores what a release requires once the release was observed for a whole window without it. Otherwise it
 // would be observed indefinitely.
 func (u *users) repairObserved(written sim.ObjectWritten) {

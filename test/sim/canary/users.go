@@ -28,6 +28,7 @@ const (
 	ChangeAlerts    sim.FaultClass = "change-alerts"    // the provider of an alert may not exist
 	RemoveReference sim.FaultClass = "remove-reference" // configuration or an autoscaler that the release requires
 	EditDuring      sim.FaultClass = "edit-during"      // the match, the steps or the provider, at a moment of a release
+	ReplaceTarget   sim.FaultClass = "replace-target"   // spec.targetRef names another Deployment, and perhaps the former one again
 	ManyPods        sim.FaultClass = "many-pods"        // so many that replacing the pods of a primary takes longer than the deadline
 )
 
@@ -69,6 +70,7 @@ var actions = []actors.Action[*users, *Release]{
 	{Class: ChangeAlerts, Do: (*users).changeAlerts},
 	{Class: RemoveReference, Do: (*users).removeReference},
 	{Class: EditDuring, Do: (*users).editDuringRelease},
+	{Class: ReplaceTarget, Do: (*users).replaceTarget},
 }
 
 // observe receives every event.
