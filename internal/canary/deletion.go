@@ -89,11 +89,11 @@ func targetCanServe(s Snapshot) release.Gate {
 }
 
 // targetEndpoints delays the restoration of Services and route until the target is reachable. It passes if the Service whose
-// endpoints show that is already deleted.
+// endpoints show that is already deleted, or selects the pods of another target.
 func targetEndpoints(s Snapshot) release.Gate {
 	endpoints := s.Workload.Target.Endpoints
 	enough := max(s.Workload.Target.RequiredPods, 1)
-	if userObjectsRestored(s) || endpoints.NoService || endpoints.AtLeast(enough) {
+	if userObjectsRestored(s) || endpoints.NoService || s.Workload.ServicesSelectOther || endpoints.AtLeast(enough) {
 		return release.NewPassingGate("target-endpoints", endpoints.Message())
 	}
 	if target := s.Workload.Target; !target.Ready || target.Replicas == 0 {

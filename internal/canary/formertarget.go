@@ -11,16 +11,16 @@ import (
 
 // WithFormerTarget returns the Canary with the target that the observation and the decision are about. A release whose
 // spec.targetRef was changed ends with the target with which it started: only the pods of that target have its traffic, and only
-// its primary can take it back. Then next is the target that the spec names, as kind/name. Otherwise, the Canary is unchanged and
-// next is empty.
+// its primary can take it back. A deletion restores the target that was initialised last. Then next is the target that the spec names, as kind/name. Otherwise, the Canary is unchanged and
+// next is empty, also if the kind is not supported: that is a mistake in the spec, which blocks the release.
 func WithFormerTarget(c *flaggerv1.Canary) (used *flaggerv1.Canary, next string) {
 	ref := c.Spec.TargetRef
-	if c.Status.Serin == nil || c.DeletionTimestamp != nil || !usesRecordedTarget(c.Status) {
+	if c.DeletionTimestamp == nil && !usesRecordedTarget(c.Status) {
 		return c, ""
 	}
 	former := recordedTarget(c.Status)
 	kind, name, _ := strings.Cut(former, "/")
-	if former == "" || kind == ref.Kind && name == ref.Name {
+	if former == "" || kind == ref.Kind && name == ref.Name || !slices.Contains(targetKinds, ref.Kind) {
 		return c, ""
 	}
 	used = c.DeepCopy()
@@ -33,6 +33,8 @@ func WithFormerTarget(c *flaggerv1.Canary) (used *flaggerv1.Canary, next string)
 // failed.
 func usesRecordedTarget(status flaggerv1.CanaryStatus) bool {
 	switch {
+	case status.Serin == nil:
+		return false
 	case hasDeadline(status.Phase):
 		return true
 	case isIdle(status.Phase), status.Phase == flaggerv1.CanaryPhaseWaiting:

@@ -51,6 +51,9 @@ type Features struct {
 	RouteBeforePods bool
 }
 
+// targetKinds are the kinds that spec.targetRef may have.
+var targetKinds = []string{"Deployment", "DaemonSet", "Service"}
+
 // NewPlan returns the plan of a Canary. It accepts every spec; ValidationErrors describes the settings that can never work.
 func NewPlan(c *flaggerv1.Canary, settings Settings) Plan {
 	analysis := c.Spec.EffectiveAnalysis()
@@ -320,7 +323,7 @@ func (p *Plan) validateReferences(c *flaggerv1.Canary, analysis *flaggerv1.Canar
 		p.addError("spec.targetRef", "can't use %s/%s as target if provider is set to knative", c.Spec.TargetRef.APIVersion, c.Spec.TargetRef.Kind)
 	case knative && c.Spec.AutoscalerRef != nil:
 		p.addError("spec.autoscalerRef", "can't use autoscaler with Knative Service")
-	case !slices.Contains([]string{"Deployment", "DaemonSet", "Service"}, c.Spec.TargetRef.Kind):
+	case !slices.Contains(targetKinds, c.Spec.TargetRef.Kind):
 		p.addError("spec.targetRef.kind", "spec.targetRef.kind %s is not supported: use Deployment, DaemonSet or Service", c.Spec.TargetRef.Kind)
 	}
 	if !settings.NoCrossNamespace {

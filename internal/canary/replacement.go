@@ -40,15 +40,16 @@ func awaitFormerTarget(s Snapshot) Decision {
 	))}, steadyStateEffects(s)...)
 }
 
-// replaceTarget starts with the target that the spec names now. One that was the target before, and whose primary still serves, needs
-// no initialisation: its primary must not receive a template that was not analysed.
+// replaceTarget starts with the target that the spec names now. One that was the target before, and whose primary is ready, needs no
+// initialisation: its primary serves what it served before, and must not receive a template that was not analysed.
 func replaceTarget(s Snapshot) Decision {
 	e := s.edit()
 	former := s.recordedTarget()
-	if !s.primaryInService() {
-		if s.canaryHasTraffic() && s.Workload.ServicesSelectOther && s.Workload.Primary.Endpoints.AtLeast(1) {
-			e.addEffects(TrafficWeight{}) // a user routed it to the former target; the Services still select the former primary
-		}
+	if s.canaryHasTraffic() && s.Workload.ServicesSelectOther && s.Workload.Primary.Endpoints.AtLeast(1) {
+		e.addEffects(TrafficWeight{}) // a user routed it to the former target; the Services still select the former primary
+	}
+	primary := s.Workload.Primary
+	if !s.primaryInService() && !(primary.Ready && primary.canServe()) {
 		return beginReplacement(e, former, s.Plan.target()).decision(nil)
 	}
 	e.enterPhase(flaggerv1.CanaryPhaseInitialized).clearRunState().leaveQueue()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
@@ -194,6 +195,9 @@ func testFeatures(provider string) canary.Features {
 func (w *world) object() *flaggerv1.Canary {
 	c := &flaggerv1.Canary{Spec: w.spec, Status: w.status}
 	c.Name, c.Namespace, c.Generation = "cart", "shop", w.generation
+	if w.deleting {
+		c.DeletionTimestamp = &metav1.Time{Time: w.now}
+	}
 	return c
 }
 
