@@ -82,7 +82,7 @@ func planCanaryAnalyses(f facts) analyses {
 }
 
 // planBackgroundAnalysis plans the background analysis of a release that needs analyses; nil: none is due.
-func planBackgroundAnalysis(f facts) (*RunResult, outcome) {
+func planBackgroundAnalysis(f facts) (*runResult, outcome) {
 	analysis := f.Spec.Strategy.Canary.Analysis
 	if analysis == nil || len(analysis.Templates) == 0 || !isBackgroundAnalysisDue(f, *analysis) {
 		return nil, outcome{}
