@@ -83,6 +83,15 @@ func (s *environment) waitForEventOf(kind, name, reason, message string) {
 	}
 }
 
+// tooLargeRun is an AnalysisRun that etcd stores, but not with the queries of its metrics in the status.
+func tooLargeRun(prometheus string) string {
+	spec := "args:\n- {name: limit, value: '1 # " + strings.Repeat("x", 25<<10) + "'}\n- {name: unused, value: " + strings.Repeat("x", 1200<<10) + "}\nmetrics:\n"
+	for i := range 45 {
+		spec += fmt.Sprintf("- {name: m%d, interval: 1h, count: 2, provider: {%s}}\n", i, strings.Replace(prometheus, "vector({{args.limit}})", "{{args.limit}}", 1))
+	}
+	return analysisRun("too-large", spec)
+}
+
 // TestAnalysisRunsOfRealServices measures with the real Prometheus, the API server, and Jobs that run as pods.
 func TestAnalysisRunsOfRealServices(t *testing.T) {
 	t.Parallel()
@@ -117,6 +126,7 @@ metrics:
 - name: job
   provider: {job: {spec: {backoffLimit: 0, template: {spec: {restartPolicy: Never, containers: [{name: main, image: "serin.dev/nowhere:v1"}]}}}}}
 `))
+	s.apply(tooLargeRun(prometheus))
 	good := s.waitForRun("good", "to be successful", inRunPhase(argov1.AnalysisPhaseSuccessful))
 	for _, result := range good.Status.MetricResults {
 		switch m := result.Measurements[len(result.Measurements)-1]; {
@@ -140,6 +150,10 @@ metrics:
 	stuck := s.waitForRun("no-image", "to be inconclusive", inRunPhase(argov1.AnalysisPhaseInconclusive))
 	if text := stuck.Status.MetricResults[0].Measurements[0].Message; !strings.Contains(text, "container main has terminal error") {
 		t.Errorf("says %q", text)
+	}
+	large := s.waitForRun("too-large", "to end", inRunPhase(argov1.AnalysisPhaseError))
+	if !strings.HasPrefix(large.Status.Message, "The results of the metrics are not stored") || len(large.Status.MetricResults) > 0 {
+		t.Errorf("the run that is too large: %q with %d results", large.Status.Message, len(large.Status.MetricResults))
 	}
 }
 
