@@ -125,7 +125,7 @@ func awaitingApprovalEvents(s Snapshot, gates release.Gates) []release.Event {
 func startRelease(s Snapshot, gates release.Gates) Decision {
 	e := s.edit().addEffects(steadyStateEffects(s)...).enterPhase(flaggerv1.CanaryPhaseProgressing)
 	if s.canaryHasTraffic() && s.primaryReachable() {
-		e.addEffects(TrafficWeight{}) // a user routed traffic to the target, whose revision changes now
+		e.addEffects(trafficEnded(s)...) // a user routed traffic to the target, whose revision changes now
 	}
 	e.resetCounters()
 	beginRun(e)

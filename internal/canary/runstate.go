@@ -23,6 +23,7 @@ func beginRun(e *statusEdit) {
 	if old.Unfinished != nil {
 		unfinished := *old.Unfinished
 		unfinished.Inherited = e.snapshot.currentWeight() > 0 && !slices.ContainsFunc(e.effects, removesCanaryTraffic)
+		unfinished.Provider = e.snapshot.routingProvider()
 		e.serin.Unfinished = &unfinished
 	}
 	if old.Promoted == "" {

@@ -48,6 +48,11 @@ func (e *statusEdit) decision(gates release.Gates) Decision {
 	if mustRecordTraffic(e.snapshot, e.effects) {
 		return recordUnrecordedTraffic(e.snapshot)
 	}
+	if u := e.serin.Unfinished; u != nil && slices.Contains(e.effects, release.Effect(TrafficWeight{Provider: u.Provider})) {
+		ended := *u
+		ended.Provider = ""
+		e.serin.Unfinished = &ended
+	}
 	if len(gates) > 0 {
 		e.serin.Gates = nil // the reconciler adds them
 	}

@@ -81,7 +81,7 @@ func (s *Snapshot) canaryRegainedTraffic() bool { return s.drainStarted() && s.r
 // previousProviderRoutes reports whether the route of another provider than that of the plan may still send traffic to the canary:
 // the provider was changed during the run. That route is not observed.
 func (s *Snapshot) previousProviderRoutes() bool {
-	return IsActivePhase(s.Status.Phase) && !s.drainStarted() && s.routingProvider() != ""
+	return (IsActivePhase(s.Status.Phase) || s.Status.CanaryWeight > 0) && !s.drainStarted() && s.routingProvider() != ""
 }
 
 // trafficEnded are the effects with which the canary loses its traffic: at the provider that routes the traffic of the run, if the
@@ -98,13 +98,22 @@ func trafficEnded(s Snapshot) []release.Effect {
 	return effects
 }
 
-// routingProvider is the provider that routes the traffic of the run, if the plan names another one by now; empty: the same.
+// routingProvider is the provider that routes the traffic of the run, or of a run whose promotion failed, if the plan names another one
+// by now; empty: the same.
 func (s *Snapshot) routingProvider() string {
-	parts := strings.Split(s.serin().Shape, "/")
-	if len(parts) < 2 || parts[1] == s.Plan.Provider || parts[1] == ProviderKubernetes {
-		return ""
+	var former []string
+	if parts := strings.Split(s.serin().Shape, "/"); len(parts) > 1 {
+		former = append(former, parts[1])
 	}
-	return parts[1]
+	if unfinished := s.serin().Unfinished; unfinished != nil {
+		former = append(former, unfinished.Provider)
+	}
+	for _, provider := range former {
+		if provider != "" && provider != s.Plan.Provider && provider != ProviderKubernetes {
+			return provider
+		}
+	}
+	return ""
 }
 
 // UnreportedAfter is how long a controller may take to report on a Gateway of a route before the user has to act.

@@ -70,7 +70,7 @@ func promotionCompletable(s Snapshot) bool {
 // withdrawTraffic routes the traffic of a replaced target to the primary before the release of the new revision starts, so that this
 // revision, too, receives its traffic step by step.
 func withdrawTraffic(s Snapshot) Decision {
-	e := s.edit().addEffects(steadyStateEffects(s)...).addEffects(TrafficWeight{}).addStamps(release.StampTrafficEnded)
+	e := s.edit().addEffects(steadyStateEffects(s)...).addEffects(trafficEnded(s)...).addStamps(release.StampTrafficEnded)
 	e.status.CanaryWeight = 0
 	e.expireCookie()
 	recordRepairedPrimary(e)
@@ -88,7 +88,7 @@ func inheritsTraffic(s Snapshot) bool {
 // withdrawInheritedTraffic routes inherited traffic to the primary as soon as the primary can serve it, and restarts the analysis
 // from the first step.
 func withdrawInheritedTraffic(s Snapshot) Decision {
-	e := s.edit().addEffects(TrafficWeight{}).addEffects(ConfigsRestored{ID: s.promotionCopyID()})
+	e := s.edit().addEffects(trafficEnded(s)...).addEffects(ConfigsRestored{ID: s.promotionCopyID()})
 	recordRepairedPrimary(e)
 	e.resetCounters()
 	beginRun(e)

@@ -166,6 +166,10 @@ type UnfinishedPrimary struct {
 	// no earlier revision could serve them.
 	// +optional
 	Inherited bool `json:"inherited,omitempty"`
+	// Provider is the provider whose route still sends user requests to the canary, if spec.provider named it before the promotion
+	// failed, and names another one now.
+	// +optional
+	Provider string `json:"provider,omitempty"`
 }
 
 // QueuePlace is a position in the queue of releases. It exists because the number of releases in progress is limited.

@@ -111,6 +111,12 @@ var Canaries = []Mutant{
 		"if previous := s.routingProvider(); previous != \"\" {\n", "if previous := s.routingProvider(); previous != \"\" && s.Deleting {\n", 0,
 	},
 	{
+		"a former provider forgotten after a failed promotion",
+		"I5",
+		"internal/canary/runstate.go",
+		"		unfinished.Provider = e.snapshot.routingProvider()\n", "", 8500000346,
+	},
+	{
 		"primary updated at the start",
 		"I6",
 		"internal/canary/begin.go",
