@@ -25,9 +25,15 @@ func (k *Canaries) reportLeftovers(i *sim.Instance) {
 	actors.ReportMemory(w, p.instance, canaryKind, p.reconciler.Footprint())
 	names, targets := map[string]bool{}, map[string]bool{}
 	for _, version := range w.Server.All(canaryKind) {
-		if c := actors.Typed[*flaggerv1.Canary](w, version); c != nil {
-			names[c.Name], targets[c.Spec.TargetRef.Name], targets[c.Spec.TargetRef.Name+"-primary"] = true, true, true
+		c := decodeState(actors.Typed[*flaggerv1.Canary](w, version))
+		if c == nil {
+			continue
 		}
+		target := c.Spec.TargetRef.Name
+		if recorded := recordedTarget(&c.Status); recorded != "" && retainsTarget(c) {
+			target = recorded // the release of a former target has not ended
+		}
+		names[c.Name], targets[target], targets[target+"-primary"] = true, true, true
 	}
 	for _, series := range []struct {
 		prefix, label string
