@@ -182,6 +182,22 @@ func TestBinaryDataIsARevisionAndIsCopied(t *testing.T) {
 	if w.object(configMapGVK, "env-primary").GetUID() == first {
 		t.Error("an immutable ConfigMap was changed in place")
 	}
+	// A finalizer delays the deletion of the copy: the user is told, and nothing is retried until it is gone.
+	w.patchYAML(configMapGVK, "env-primary", `{metadata: {finalizers: [backup.example/hold]}}`)
+	must(t, w.client.Delete(t.Context(), w.object(configMapGVK, "env")))
+	w.applyYAML(`{apiVersion: v1, kind: ConfigMap, metadata: {name: env}, data: {COLOR: green}, immutable: true}`)
+	copyTemplate := func() error {
+		return w.workload.CopyTemplate(t.Context(), w.canary("cart"), w.observe().Target.Revision, "id-3")
+	}
+	if err := copyTemplate(); !apierrors.IsAlreadyExists(err) {
+		t.Errorf("the first time: got %v", err)
+	}
+	want := "updating the configuration of deployment cart-primary.shop failed: ConfigMap env-primary.shop is immutable, and its deletion waits for the finalizers backup.example/hold: remove them, and Serin creates it with the new content"
+	if err := copyTemplate(); !errors.Is(err, ErrUnusable) || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	w.patchYAML(configMapGVK, "env-primary", `{metadata: {finalizers: null}}`)
+	must(t, copyTemplate())
 }
 
 func TestProblemsOfATarget(t *testing.T) {

@@ -147,6 +147,14 @@ func (w *Workloads) replaceConfigContent(ctx context.Context, c *flaggerv1.Canar
 	if !existing.isImmutable() || existing.checksums().serinSum == wanted.checksums().serinSum && wanted.isImmutable() {
 		return w.updateObject(ctx, existing.obj, wanted.obj)
 	}
+	if existing.obj.GetDeletionTimestamp() != nil {
+		kind := "ConfigMap"
+		if existing.secret != nil {
+			kind = "Secret"
+		}
+		return newUnusableError(fmt.Sprintf("%s %s.%s is immutable, and its deletion waits for the finalizers %s: remove them, and Serin creates it with the new content",
+			kind, existing.obj.GetName(), existing.obj.GetNamespace(), strings.Join(existing.obj.GetFinalizers(), ", ")))
+	}
 	if err := w.deleteObject(ctx, existing.obj); err != nil {
 		return err
 	}

@@ -78,8 +78,8 @@ func (c *statusGraph) phasesOfReplacement(h canaryWritten) []string {
 
 // replacesTarget reports whether the spec names another target than that with which the last release or initialization started.
 func replacesTarget(h canaryWritten) bool {
-	recorded := recordedTarget(&h.Before.Status)
-	return recorded != "" && recorded != h.After.Spec.TargetRef.Name
+	serin, named := h.Before.Status.Serin, h.After.Spec.TargetRef
+	return recordedTarget(&h.Before.Status) != "" && !strings.HasSuffix(serin.Shape, "/"+named.Kind+"/"+named.Name)
 }
 
 // recordedTarget returns the name of the target with which the last release or initialization started; empty: unknown.
@@ -142,7 +142,8 @@ func (c *endedRuns) stableOutcomes(event any) []oracle.Outcome {
 		return nil
 	}
 	failedPromotion := after.Serin != nil && after.Serin.Promoted == "none" || after.CanaryWeight == 100 || r.hasNoRouter() && before.Phase == flaggerv1.CanaryPhasePromoting
-	touched := r.primary.writtenByOthers.After(r.run.began) || r.primary.removed.After(r.run.began) || r.primary.created.After(r.run.began)
+	touched := r.primary.writtenByOthers.After(r.run.began) || r.primary.removed.After(r.run.began) || r.primary.created.After(r.run.began) ||
+		r.lastReplaced.After(r.run.began) // the primary is that of another target
 	return []oracle.Outcome{{
 		Release: r.Name(), What: "it was rolled back", Before: r.run.primaryContent, Stable: r.primary.content,
 		RolledBack: !failedPromotion && !touched && r.run.primaryContent != "" && c.OldestView().After(r.run.promotedAt),
