@@ -49,7 +49,7 @@ func replaceTarget(s Snapshot) Decision {
 		e.addEffects(TrafficWeight{}) // a user routed it to the former target; the Services still select the former primary
 	}
 	primary := s.Workload.Primary
-	if !s.primaryInService() && !(primary.Ready && primary.canServe()) {
+	if isReady := primary.Ready && primary.canServe(); !isReady && !s.primaryInService() {
 		return beginReplacement(e, former, s.Plan.target()).decision(nil)
 	}
 	e.enterPhase(flaggerv1.CanaryPhaseInitialized).clearRunState().leaveQueue()

@@ -182,7 +182,7 @@ func TestBinaryDataIsARevisionAndIsCopied(t *testing.T) {
 	if w.object(configMapGVK, "env-primary").GetUID() == first {
 		t.Error("an immutable ConfigMap was changed in place")
 	}
-	// A finalizer delays the deletion of the copy: the user is told, and nothing is retried until it is gone.
+	// A finalizer delays the deletion of the copy: an error names it, and nothing is retried until it is gone.
 	w.patchYAML(configMapGVK, "env-primary", `{metadata: {finalizers: [backup.example/hold]}}`)
 	must(t, w.client.Delete(t.Context(), w.object(configMapGVK, "env")))
 	w.applyYAML(`{apiVersion: v1, kind: ConfigMap, metadata: {name: env}, data: {COLOR: green}, immutable: true}`)

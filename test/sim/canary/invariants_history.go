@@ -13,8 +13,9 @@ type releaseHistory struct{ *ledger }
 
 // recordedResults are the results with which a release may be recorded when it ends in a phase.
 var recordedResults = map[flaggerv1.CanaryPhase][]string{
-	flaggerv1.CanaryPhaseSucceeded: {"promoted", "unanalyzed", "canceled"},
-	flaggerv1.CanaryPhaseFailed:    {"failed"},
+	flaggerv1.CanaryPhaseSucceeded:   {"promoted", "unanalyzed", "canceled"},
+	flaggerv1.CanaryPhaseFailed:      {"failed"},
+	flaggerv1.CanaryPhaseInitialized: {"canceled"}, // it waited for its start when its target was replaced by an earlier one
 }
 
 // recordsEachRelease checks a write of a status by Serin.

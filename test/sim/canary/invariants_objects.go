@@ -200,7 +200,7 @@ func (c *targetPods) documentedScaling(event any) {
 	switch {
 	case h.primary && h.content == "" && r.primary.content != "" && r.phase() != flaggerv1.CanaryPhaseInitializing && !otherFieldsChanged(h):
 		c.Violate("I18", r.Name(), "the primary's replicas went from %d to %d without its template", h.previousReplicas, h.replicas)
-	case !h.primary && h.replicas > c.autoscalerLimit(r):
+	case !h.primary && h.replicas > c.autoscalerLimit(r) && !c.isReplaced(r): // the autoscaler may be that of the next target
 		c.Violate("I18", r.Name(), "the target's replicas went from %d to %d, although its autoscaler permits %d", h.previousReplicas, h.replicas, c.autoscalerLimit(r))
 	case h.primary, r.phase() == flaggerv1.CanaryPhaseTerminating, isDeleting(r):
 	case h.replicas > h.previousReplicas && h.previousReplicas != 0:
