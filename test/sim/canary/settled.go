@@ -90,7 +90,7 @@ func (k *Canaries) isExplained(c *flaggerv1.Canary) bool {
 		retried := strings.HasPrefix(blockedReason(c), "Refused") && k.isRequeued(c)
 		return !retried
 	}
-	if k.cannotReturn(c) || k.lacksReport(c) {
+	if k.cannotReturn(c) || k.cannotReplaceTarget(c) || k.lacksReport(c) {
 		return true
 	}
 	// When the status is written, a polled gate is either being queried or waits for its next query.
@@ -101,12 +101,21 @@ func (k *Canaries) isExplained(c *flaggerv1.Canary) bool {
 // cannotReturn reports whether a release is being rolled back without a working primary: the primary exceeded its progress
 // deadline, and the canary serves until a user repairs the primary or ships another version.
 func (k *Canaries) cannotReturn(c *flaggerv1.Canary) bool {
-	primary := k.World.Server.Peek(schema.GroupKind{Group: "apps", Kind: c.Spec.TargetRef.Kind}, types.NamespacedName{Namespace: c.Namespace, Name: c.Spec.TargetRef.Name + primarySuffix})
-	if primary == nil || c.DeletionTimestamp != nil || !isActive(c.Status.Phase) {
-		return false
-	}
 	gate := firstUnmetGate(c, "")
-	return deadlineExceeded(primary) && gate != nil && slices.Contains([]string{"primary-serves", "primary-restored"}, gate.Name)
+	return isActive(c.Status.Phase) && k.primaryExceededDeadline(c) && gate != nil && slices.Contains([]string{"primary-serves", "primary-restored"}, gate.Name)
+}
+
+// cannotReplaceTarget reports whether the primary of the next target exceeded its progress deadline. That of the former target serves
+// until a user ships another version.
+func (k *Canaries) cannotReplaceTarget(c *flaggerv1.Canary) bool {
+	gate, r := firstUnmetGate(c, ""), k.ledger.ByUID[c.UID]
+	return c.Status.Phase == flaggerv1.CanaryPhaseInitializing && r != nil && !r.lastReplaced.IsZero() && k.primaryExceededDeadline(c) && gate != nil && gate.Name == "primary-ready"
+}
+
+// primaryExceededDeadline reports whether the primary of a Canary exceeded its progress deadline.
+func (k *Canaries) primaryExceededDeadline(c *flaggerv1.Canary) bool {
+	primary := k.World.Server.Peek(schema.GroupKind{Group: "apps", Kind: c.Spec.TargetRef.Kind}, types.NamespacedName{Namespace: c.Namespace, Name: c.Spec.TargetRef.Name + primarySuffix})
+	return primary != nil && c.DeletionTimestamp == nil && deadlineExceeded(primary)
 }
 
 // lacksReport reports whether a release waits for the report of a gateway that never reports, or that knows only the route of the first
