@@ -77,7 +77,7 @@ func servicesRestored(s Snapshot) []release.Effect {
 	switch {
 	case blockedReleaseReverts(s) && targetReceivesApexTraffic(s):
 		return []release.Effect{ServicesExist{Apex: true}}
-	case s.canaryHasTraffic() && s.Workload.Target.Endpoints.NoService && len(s.Plan.ValidationErrors) == 0:
+	case s.canaryHasTraffic() && (s.Workload.Target.Endpoints.NoService || s.Workload.Primary.Endpoints.NoService) && len(s.Plan.ValidationErrors) == 0:
 		return []release.Effect{ServicesExist{}}
 	default:
 		return nil

@@ -249,7 +249,7 @@ func (c *initialization) Observe(event any) {
 		}
 		for _, r := range c.releasesOf(h) {
 			switch {
-			case !c.ownsTarget(r):
+			case !c.ownsTarget(r), c.isReplaced(r): // the primary is that of another target than a process may know
 			case h.Key.Name == r.apexName() && r.phase() == flaggerv1.CanaryPhaseInitializing:
 				c.checkApex(r, h)
 			case h.Key.Name == r.apexName()+primarySuffix && h.Old != nil:
@@ -263,7 +263,7 @@ func (c *initialization) Observe(event any) {
 		if c.publishesTarget(h.record) {
 			c.Violate("I15", h.record.Name(), "the target went from %d to %d pods, which are still endpoints of the apex Service", h.previousReplicas, h.replicas)
 		}
-		if !h.record.primary.ready.EverSince(c.OldestView()) {
+		if !h.record.primary.ready.EverSince(c.OldestView()) && !c.isReplaced(h.record) {
 			c.Violate("I15", h.record.Name(), "the target went from %d to %d pods, but the primary has not been ready for %s", h.previousReplicas, h.replicas, c.Lag)
 		}
 	}
