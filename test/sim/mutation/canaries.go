@@ -262,6 +262,12 @@ var Canaries = []Mutant{
 		"func apexEndpoints(s Snapshot) release.Gate { return formerEndpoints(Snapshot{Plan: s.Plan}, s.Plan.targetName()) }", 1,
 	},
 	{
+		"Services that select the next primary too early",
+		"I15",
+		"internal/canary/initialise.go",
+		"	if !s.Workload.ServicesSelectOther {\n", "	{\n", 489,
+	},
+	{
 		"primary removed while it is behind the restored apex",
 		"I16",
 		"internal/canary/endpoints.go",
