@@ -527,7 +527,7 @@ func (d podServices) RestoreServices(ctx context.Context, c *flaggerv1.Canary) e
 // it, for example one that Flagger took over, it uses kubectl's annotation, or for the apex the fact that it selected the target.
 //
 // A Service that this Canary did not take over is unchanged, for example because another Canary or a conflict blocked this one. Neither
-// its annotation names this Canary, nor is its selector the one of the takeover; or Serin and Flagger never changed it, and the pods that
+// its annotation names this Canary, nor does it select the primary of this one; or Serin and Flagger never changed it, and the pods that
 // it selects are not those of this Canary. A Service that is already restored is unchanged, too: every reconciliation repeats this until the
 // Canary is gone.
 func restoredService(existing *unstructured.Unstructured, c *flaggerv1.Canary, p selectorPair, current desiredService, ownsPrimary bool) (*unstructured.Unstructured, error) {
@@ -536,7 +536,7 @@ func restoredService(existing *unstructured.Unstructured, c *flaggerv1.Canary, p
 	selector, _, _ := unstructured.NestedStringMap(restored.Object, "spec", "selector")
 	selectsAsTakenOver := maps.Equal(selector, current.selector)
 	if text, found := annotations[originalAnnotation]; found {
-		if !selectsAsTakenOver && !belongsTo(existing, c) {
+		if !belongsTo(existing, c) && !(selectsAsTakenOver && ownsPrimary) {
 			return restored, nil
 		}
 		var original struct {

@@ -344,7 +344,7 @@ func (c *restoration) checkFinalizerRemoval(h canaryWritten) {
 	switch {
 	case !initialising && !r.target.Answering.EverSince(c.OldestView()) && !r.target.disturbedAt.After(c.OldestView()):
 		c.Violate("I16", r.Name(), "the finalizer was removed although the target has had no ready pod for %s", c.Lag)
-	case apex != nil && !isControlledByCanary(apex) && selectedApp(apex) != "" && selectedApp(apex) == r.appLabel(&r.primary) && c.Objects[oracle.KeyOf(actors.ServiceKind, apex.Key())].Unchanged(c.OldestView()):
+	case apex != nil && !isControlledByCanary(apex) && !belongsToOther(apex, r) && selectedApp(apex) != "" && selectedApp(apex) == r.appLabel(&r.primary) && c.Objects[oracle.KeyOf(actors.ServiceKind, apex.Key())].Unchanged(c.OldestView()):
 		c.Violate("I16", r.Name(), "the finalizer was removed although the apex Service still selects the primary")
 	case !c.Clocks.Consistent(h.Before.DeletionTimestamp.Time): // the time limit of the wait may have passed
 	case apex != nil && !isControlledByCanary(apex) && selectedApp(apex) == r.appLabel(&r.target) && r.primary.version != nil && c.apexPublishes(r)[&r.primary]:
