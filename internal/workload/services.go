@@ -536,7 +536,7 @@ func restoredService(existing *unstructured.Unstructured, c *flaggerv1.Canary, p
 	selector, _, _ := unstructured.NestedStringMap(restored.Object, "spec", "selector")
 	selectsAsTakenOver := maps.Equal(selector, current.selector)
 	if text, found := annotations[originalAnnotation]; found {
-		if !belongsTo(existing, c) && !(selectsAsTakenOver && ownsPrimary) {
+		if isOwn := belongsTo(existing, c) || selectsAsTakenOver && ownsPrimary; !isOwn {
 			return restored, nil
 		}
 		var original struct {

@@ -52,11 +52,13 @@ func (u *users) restoreReferences(r *Release) {
 }
 
 // replaceTarget makes another Deployment the target of a release, and perhaps the former one again. The Services remain. Users do not
-// do that where nothing records the former target, or where an autoscaler or a second Canary belongs to it.
+// do that where nothing records the former target, or where an autoscaler or a second Canary belongs to it, nor if a deletion has to
+// restore it.
 func (u *users) replaceTarget(r *Release, s *sim.Stream) {
 	back, delay := s.Chance(0.5), sim.Pick(s, time.Second, 20*time.Second, 2*time.Minute, 6*time.Minute)
 	former := r.Target
-	if u.World.Faults.Has(OtherController) || u.World.Faults.Has(SameTarget) || r.Kind != actors.DeploymentKind || r.Spec.AutoscalerRef != nil {
+	faults := u.World.Faults
+	if faults.Has(OtherController) || faults.Has(actors.NonsenseStatus) || faults.Has(SameTarget) || r.Spec.RevertOnDeletion || r.invalid || r.Kind != actors.DeploymentKind || r.Spec.AutoscalerRef != nil {
 		return
 	}
 	next := "next-" + r.Key.Name

@@ -265,7 +265,7 @@ var Canaries = []Mutant{
 		"Services that select the next primary too early",
 		"I15",
 		"internal/canary/initialise.go",
-		"	if !s.Workload.ServicesSelectOther {\n", "	{\n", 489,
+		"	if !s.Workload.ServicesSelectOther {\n", "	{\n", 555,
 	},
 	{
 		"primary removed while it is behind the restored apex",

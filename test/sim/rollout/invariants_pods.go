@@ -109,8 +109,11 @@ func (c *knownPauses) effects(event any) []oracle.Effect {
 			return nil
 		}
 		before, after := h.Before.Status.CurrentStepIndex, h.After.Status.CurrentStepIndex
-		if h.Record.object.Spec.RollbackWindow != nil {
-			return nil // a revision within the rollback window skips all steps without scaling
+		switch {
+		case h.Record.object.Spec.RollbackWindow != nil: // a revision within the rollback window skips all steps without scaling
+			return nil
+		case h.Before.Status.CurrentStepHash != h.After.Status.CurrentStepHash: // a user replaced the steps
+			return nil
 		}
 		if before != nil && after != nil && *before >= 0 && *after == *before+1 && !h.After.Status.PromoteFull && h.Before.Status.StableRS == h.After.Status.StableRS {
 			return c.effect(h.Record, "it went from step %d to %d", *before, *after)
