@@ -119,6 +119,11 @@ func withEffect(s Snapshot, effect release.Effect) Snapshot {
 	switch e := effect.(type) {
 	case HasFinalizer:
 		s.Finalizer = e.Present
+	case ServicesExist:
+		s.Workload.ServicesSelectOther = false
+		if e.Apex {
+			s.Workload.ApexSelectsTarget, s.Workload.ApexSelectsPrimary = false, true
+		}
 	case PrimaryExists:
 		s.Workload.Primary.Found = true
 		if s.Workload.Primary.ID == "" || e.Follow {

@@ -218,9 +218,9 @@ func setCart(t *testing.T, d *datadriven.TestData, w *clitest.FakeCluster, state
 		case "unroutable":
 			c.Spec.Provider = "nginx"
 		case "daemonset":
-			c.Spec.TargetRef.Kind = "DaemonSet"
+			c.Spec.TargetRef.Kind, own.Shape = "DaemonSet", strings.Replace(own.Shape, "Deployment", "DaemonSet", 1)
 		case "service":
-			c.Spec.TargetRef.Kind = "Service"
+			c.Spec.TargetRef.Kind, own.Shape = "Service", strings.Replace(own.Shape, "Deployment", "Service", 1)
 		case "waiting":
 			c.Status.Phase, c.Status.CanaryWeight, own.Window = flaggerv1.CanaryPhaseWaiting, 0, nil
 		case "queued":
