@@ -15,7 +15,7 @@ func finalizeDeletion(s Snapshot) Decision {
 	}
 	terminated := release.Event{Type: release.Normal, Message: "Terminated canary " + s.Plan.qualifiedName()}
 	if !hasTakenOver(s) {
-		d := keepStatus(s, nil, UserObjectsRestored{}, HasFinalizer{})
+		d := keepStatus(s, nil, UserObjectsRestored{}, HasFinalizer{Present: false})
 		d.Events = append(d.Events, terminated)
 		return d
 	}
@@ -69,8 +69,8 @@ func removeFinalizerOnly(s Snapshot) Decision {
 	return d
 }
 
-// targetCanServe is the gate that passes when the target can carry the traffic of the primary, as far as its autoscaler permits. Once the user's objects are
-// restored, the user decides about the number of its pods.
+// targetCanServe is the gate that passes when the target can carry the traffic of the primary, as far as its autoscaler permits.
+// Once the user's objects are restored, the user decides about the number of its pods.
 func targetCanServe(s Snapshot) release.Gate {
 	target := s.Workload.Target
 	enough := userObjectsRestored(s) || !s.Plan.hasReplicaCount() || target.Replicas >= s.Workload.returnCapacity()
