@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -60,6 +62,23 @@ func (o Objects) versions() Versions {
 		out[x.Ref.key()] = version
 	}
 	return out
+}
+
+// All yields the kind, the key and the version of each object that existed: its UID and its resourceVersion, separated by a slash.
+func (v Versions) All() iter.Seq2[ObjectID, string] {
+	return func(yield func(ObjectID, string) bool) {
+		for key, version := range v {
+			if version != "" && !yield(ObjectID{key.gvk.GroupKind(), key.NamespacedName}, version) {
+				return
+			}
+		}
+	}
+}
+
+// ObjectID is an object of a kind, in any version of the API.
+type ObjectID struct {
+	Kind schema.GroupKind
+	types.NamespacedName
 }
 
 // differ reports whether an object has another version now. Objects that only one of the two routes needs are not compared.

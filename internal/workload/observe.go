@@ -57,6 +57,8 @@ type Observation struct {
 	// PortWarning is a message about a target port that no container declares; empty: one does, or none declares any port. Declared
 	// ports are only documentation to Kubernetes, so the Service may work.
 	PortWarning string
+	// Read are the workloads as they were read, without those that do not exist. They must not be modified.
+	Read []*unstructured.Unstructured
 	// KindNotInstalled is true if a kind is not installed: no watch reports its installation.
 	KindNotInstalled bool
 }
@@ -102,12 +104,13 @@ func (d templateWorkload) Observe(ctx context.Context, c *flaggerv1.Canary, asks
 		return Observation{}, err
 	}
 	d.cache.dropUnused(objectKey(c))
+	read := slices.DeleteFunc([]*unstructured.Unstructured{seen.target, seen.primary}, func(o *unstructured.Unstructured) bool { return o == nil })
 	if seen.primary != nil && !controlledBy(seen.primary, c) {
 		seen.primary = nil // it has another owner and must not receive traffic; EnsurePrimary adopts it or reports the owner
 	}
 	o := Observation{
-		Dependencies: d.Dependencies(c),
-		Problem:      seen.problem, SelectorLabel: seen.selectorPair.label, SelectorValue: seen.selectorPair.value,
+		Dependencies: d.Dependencies(c), Read: read,
+		Problem: seen.problem, SelectorLabel: seen.selectorPair.label, SelectorValue: seen.selectorPair.value,
 		Configs: seen.displayedChecksums(),
 	}
 	if d.Options.ConfigTracking {

@@ -6,6 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
@@ -22,19 +23,21 @@ func TestAReleaseEndsWithItsOwnTarget(t *testing.T) {
 	c.Spec.Service.Port, c.Spec.Analysis = 80, &flaggerv1.CanaryAnalysis{}
 	c.Status.Phase = flaggerv1.CanaryPhaseProgressing
 	c.Status.Serin = &flaggerv1.SerinStatus{Revision: "r2", Promoted: "r1", Shape: "canary/kubernetes/Deployment/cart"}
-	cluster := newTestCluster(t, outbound.Policy{}, c)
+	parts := newTestCluster(t, outbound.Policy{}).reconciler.Parts
+	parts.Client = fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(c).WithStatusSubresource(c).Build() // nothing else reconciles it
+	r := New(parts)
 	stored := &flaggerv1.Canary{}
-	if err := cluster.client.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "web"}, stored); err != nil {
+	if err := parts.Client.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "web"}, stored); err != nil {
 		t.Fatal(err)
 	}
-	s, err := cluster.reconciler.observe(t.Context(), stored, time.Now(), canary.OtherController{})
+	s, err := r.observe(t.Context(), stored, time.Now(), canary.OtherController{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := s.snapshot.NextTarget; got != "Deployment/basket" {
 		t.Errorf("the next target is %q, want Deployment/basket", got)
 	}
-	applier := effectApplier{Observer: &cluster.reconciler.Observer, reader: cluster.client, memory: cluster.reconciler.memory}
+	applier := effectApplier{Observer: &r.Observer, reader: parts.Client, memory: r.memory}
 	if err := applier.applyEffect(t.Context(), s, canary.HasFinalizer{Present: true}, s.object.Status); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -79,6 +80,9 @@ func IndexTargets(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
+// canaryKind is the kind of Canaries.
+var canaryKind = flaggerv1.SchemeGroupVersion.WithKind(flaggerv1.CanaryKind).GroupKind()
+
 func targetKey(c *flaggerv1.Canary) string {
 	ref := c.Spec.TargetRef
 	if ref.Knative() {
@@ -94,7 +98,8 @@ type observation struct {
 	snapshot                canary.Snapshot
 	renderer                traffic.Renderer
 	target                  traffic.Target
-	versions                traffic.Versions // of the objects of the route, as they were read
+	versions                traffic.Versions             // of the objects of the route, as they were read
+	workloadsRead           []*unstructured.Unstructured // the workloads that exist
 	selector, selectorValue string
 	dependencies            []watching.Object
 	// workloads and routes are the kinds of the objects that were read, which have to be watched.
@@ -109,6 +114,18 @@ type observation struct {
 	podsDue time.Time
 	// otherControllerDue is the time at which another controller that acts on the Canary has to be detected again; zero: never.
 	otherControllerDue time.Time
+}
+
+// observedVersions returns the versions of the objects that change most often: the Canary, the workloads and the route.
+func (s *observation) observedVersions() []watching.ObjectVersion {
+	out := []watching.ObjectVersion{watching.VersionOf(canaryKind, s.object)}
+	for _, object := range s.workloadsRead {
+		out = append(out, watching.VersionOf(object.GroupVersionKind().GroupKind(), object))
+	}
+	for id, version := range s.versions.All() {
+		out = append(out, watching.ObjectVersion{Object: watching.Object{Kind: id.Kind, Namespace: id.Namespace, Name: id.Name}, Version: version})
+	}
+	return out
 }
 
 // queryKey is the key of the Canary in the query runner.
@@ -164,7 +181,7 @@ func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now ti
 	if err != nil {
 		return nil, fmt.Errorf("observe %s %s: %w", object.Spec.TargetRef.Kind, object.Spec.TargetRef.Name, err)
 	}
-	s.snapshot.Workload = workloadOf(observed)
+	s.snapshot.Workload, s.workloadsRead = workloadOf(observed), observed.Read
 	s.selector, s.selectorValue, s.needsRetry = observed.SelectorLabel, observed.SelectorValue, s.needsRetry || observed.KindNotInstalled
 	for _, read := range observed.Dependencies {
 		s.dependencies = append(s.dependencies, watching.Object{Kind: read.Kind.GroupKind(), Namespace: object.Namespace, Name: read.Name})

@@ -56,6 +56,7 @@ type Reconciler struct {
 
 	frame        *reconciler.Frame[*flaggerv1.Canary, flaggerv1.CanaryStatus]
 	dependents   *watching.Dependents
+	observed     watching.Observed
 	ceded        watching.CededReleases
 	memory       *memory
 	statusWriter statusWriter
@@ -154,6 +155,7 @@ func (r *Reconciler) observeWithMemory(ctx context.Context, object *flaggerv1.Ca
 	if err != nil {
 		return nil, err
 	}
+	r.observed.Record(key, s.observedVersions())
 	s.stored, s.otherControllerDue = stored, nextCheck
 	if err := r.Watch(s.workloads, s.routes); err != nil {
 		return nil, fmt.Errorf("watch the dependencies of Canary %s: %w", key, err)
@@ -310,6 +312,7 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	r.Queries.Forget(key)
 	r.Workloads.Forget(key)
 	r.dependents.Forget(key)
+	r.observed.Forget(key)
 	r.Reporter.Forget(key)
 	r.Queue.Forget(flaggerv1.CanaryKind, key)
 	r.newest.Forget(key)
@@ -327,7 +330,7 @@ func (r *Reconciler) RequeueShard(queue *reconciler.Queue) sharding.Requeue {
 // Footprint returns the keys of all state that this process keeps about Canaries.
 func (r *Reconciler) Footprint() reconciler.Footprint {
 	return reconciler.FootprintOf(reconciler.Footprint{
-		"panicked": r.frame.Panicked(), "acquisitions": r.frame.AcquisitionKeys(), "dependents": r.dependents.Keys(), "ceded": r.ceded.Keys(), "memory": r.memory.Keys(), "newest": r.newest.Keys(),
+		"panicked": r.frame.Panicked(), "acquisitions": r.frame.AcquisitionKeys(), "dependents": r.dependents.Keys(), "observed": r.observed.Keys(), "ceded": r.ceded.Keys(), "memory": r.memory.Keys(), "newest": r.newest.Keys(),
 		"queue": r.Queue.Keys(flaggerv1.CanaryKind), "queries": r.Queries.Keys(), "recorder": r.Reporter.Recorder.Keys(), "ongoing-events": r.Reporter.OngoingEvents.Keys(),
 		"alert-failures": r.Reporter.failures.keys(), "workloads": r.Workloads.CachedKeys(),
 	})

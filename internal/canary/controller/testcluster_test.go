@@ -119,7 +119,7 @@ func newLimitedTestCluster(t *testing.T, policy outbound.Policy, limits release.
 				continue
 			}
 			key := client.ObjectKeyFromObject(c)
-			for _, request := range cluster.reconciler.AffectedReleases(ctx, schema.GroupKind{}, last[key], c) {
+			for _, request := range cluster.reconciler.AffectedReleases(ctx, canaryKind, last[key], c) {
 				cluster.enqueue(request.NamespacedName)
 			}
 			last[key] = c

@@ -95,6 +95,20 @@ type observation struct {
 	evictedPods []string
 }
 
+// observedVersions returns the versions of the objects that change most often: the Rollout, its ReplicaSets and its routes.
+func (s *observation) observedVersions() []watching.ObjectVersion {
+	out := []watching.ObjectVersion{watching.VersionOf(argov1.SchemeGroupVersion.WithKind(argov1.RolloutKind).GroupKind(), s.object)}
+	for _, rs := range s.replicaSets {
+		out = append(out, watching.VersionOf(replicaSetKind.GroupKind(), rs))
+	}
+	for _, route := range s.versions {
+		for id, version := range route.All() {
+			out = append(out, watching.ObjectVersion{Object: watching.Object{Kind: id.Kind, Namespace: id.Namespace, Name: id.Name}, Version: version})
+		}
+	}
+	return out
+}
+
 func (s *observation) key() types.NamespacedName { return client.ObjectKeyFromObject(s.object) }
 
 // observe reads the objects around a Rollout, and returns the snapshot.

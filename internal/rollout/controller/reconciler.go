@@ -61,6 +61,7 @@ type Reconciler struct {
 
 	frame      *reconciler.Frame[*argov1.Rollout, argov1.RolloutStatus]
 	dependents *watching.Dependents
+	observed   watching.Observed
 	ceded      watching.CededReleases
 	memory     *memory
 	newest     newestVersions
@@ -179,6 +180,7 @@ func (r *Reconciler) observeAndWatch(ctx context.Context, object *argov1.Rollout
 	if err != nil {
 		return nil, err
 	}
+	r.observed.Record(s.key(), s.observedVersions())
 	if err := r.Watch(s.watchedKinds); err != nil {
 		return nil, fmt.Errorf("watch the dependencies of Rollout %s: %w", s.key(), err)
 	}
@@ -242,13 +244,14 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	r.memory.Forget(key)
 	r.newest.forget(key)
 	r.dependents.Forget(key)
+	r.observed.Forget(key)
 	r.reporter.forget(key)
 }
 
 // Footprint returns the keys of all state that this process keeps about Rollouts.
 func (r *Reconciler) Footprint() reconciler.Footprint {
 	parts := reconciler.Footprint{
-		"panicked": r.frame.Panicked(), "acquisitions": r.frame.AcquisitionKeys(), "dependents": r.dependents.Keys(), "ceded": r.ceded.Keys(), "memory": r.memory.keys(), "newest": r.newest.rollouts.Keys(), "queue": r.Queue.Keys(argov1.RolloutKind),
+		"panicked": r.frame.Panicked(), "acquisitions": r.frame.AcquisitionKeys(), "dependents": r.dependents.Keys(), "observed": r.observed.Keys(), "ceded": r.ceded.Keys(), "memory": r.memory.keys(), "newest": r.newest.rollouts.Keys(), "queue": r.Queue.Keys(argov1.RolloutKind),
 		"newest-workloads": r.newest.workloads.Keys(), "recorder": r.Recorder.Keys(), "ongoing-events": r.OngoingEvents.Keys(),
 	}
 	if r.Queries != nil {

@@ -121,6 +121,15 @@ func watchedObjects(o Options, endpointSlices bool) []client.Object {
 // AffectedReleases returns the Rollouts to reconcile because of a change of an object. before is nil for a new object, after
 // for a deleted one.
 func (r *Reconciler) AffectedReleases(ctx context.Context, kind schema.GroupKind, before, after client.Object) []reconcile.Request {
+	requests := r.affectedReleases(ctx, kind, before, after)
+	if after == nil {
+		return requests
+	}
+	return r.observed.Drop(requests, watching.VersionOf(kind, after))
+}
+
+// affectedReleases returns the Rollouts for AffectedReleases, whether they have observed the change or not.
+func (r *Reconciler) affectedReleases(ctx context.Context, kind schema.GroupKind, before, after client.Object) []reconcile.Request {
 	object := after
 	if object == nil {
 		object = before
