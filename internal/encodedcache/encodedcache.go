@@ -29,6 +29,8 @@ type storedObject struct {
 	name, resourceVersion, json int
 	// decoded is nil unless the object was used recently.
 	decoded atomic.Pointer[unstructured.Unstructured]
+	// replaced is the number of handlers that have received the next version.
+	replaced atomic.Int32
 }
 
 func newStoredObject(object *unstructured.Unstructured) (*storedObject, error) {
@@ -58,6 +60,8 @@ func (s *storedObject) GetObjectMeta() metav1.Object {
 type informer struct {
 	cache.SharedIndexInformer
 	recent *Recent
+	// handlers is the number of event handlers.
+	handlers atomic.Int32
 }
 
 // NewInformer is a function for the options of a cache. Objects that are not unstructured are stored as they are.
@@ -66,7 +70,7 @@ func (r *Recent) NewInformer(source cache.ListerWatcher, example runtime.Object,
 	if _, generic := example.(*unstructured.Unstructured); !generic {
 		return i
 	}
-	return &informer{i, r}
+	return &informer{SharedIndexInformer: i, recent: r}
 }
 
 // SetTransform implements cache.SharedInformer: objects are encoded after their transformation, which may be nil.
@@ -129,17 +133,22 @@ func (i *informer) AddIndexers(indexers cache.Indexers) error {
 
 // AddEventHandler implements cache.SharedInformer.
 func (i *informer) AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
-	return i.SharedIndexInformer.AddEventHandler(decodingHandler{handler, i})
+	return i.SharedIndexInformer.AddEventHandler(i.decodingHandler(handler))
 }
 
 // AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
 func (i *informer) AddEventHandlerWithResyncPeriod(handler cache.ResourceEventHandler, period time.Duration) (cache.ResourceEventHandlerRegistration, error) {
-	return i.SharedIndexInformer.AddEventHandlerWithResyncPeriod(decodingHandler{handler, i}, period)
+	return i.SharedIndexInformer.AddEventHandlerWithResyncPeriod(i.decodingHandler(handler), period)
 }
 
 // AddEventHandlerWithOptions implements cache.SharedInformer.
 func (i *informer) AddEventHandlerWithOptions(handler cache.ResourceEventHandler, options cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
-	return i.SharedIndexInformer.AddEventHandlerWithOptions(decodingHandler{handler, i}, options)
+	return i.SharedIndexInformer.AddEventHandlerWithOptions(i.decodingHandler(handler), options)
+}
+
+func (i *informer) decodingHandler(handler cache.ResourceEventHandler) decodingHandler {
+	i.handlers.Add(1)
+	return decodingHandler{handler, i}
 }
 
 // decodingHandler decodes the objects that a handler receives.
@@ -153,10 +162,11 @@ func (h decodingHandler) OnAdd(object any, isInInitialList bool) {
 	h.handler.OnAdd(h.informer.decode(object), isInInitialList)
 }
 
-// OnUpdate implements cache.ResourceEventHandler. Nothing reads the previous version again.
+// OnUpdate implements cache.ResourceEventHandler. After the last handler, nothing reads the previous version again. One that was
+// removed never receives it: then the version remains decoded until others replace it.
 func (h decodingHandler) OnUpdate(before, after any) {
 	h.handler.OnUpdate(h.informer.decode(before), h.informer.decode(after))
-	if previous, ok := before.(*storedObject); ok && before != after {
+	if previous, ok := before.(*storedObject); ok && before != after && previous.replaced.Add(1) >= h.informer.handlers.Load() {
 		previous.decoded.Store(nil)
 	}
 }

@@ -57,14 +57,19 @@ func TestAReplacedVersionIsNotRetained(t *testing.T) {
 	}
 	before, after := version("1"), version("2")
 	handler := &recordingHandler{}
-	decodingHandler{handler, i}.OnUpdate(before, after)
+	first, second := i.decodingHandler(handler), i.decodingHandler(handler)
+	first.OnUpdate(before, after)
+	if before.decoded.Load() == nil {
+		t.Error("the previous version is decoded no longer before the second handler has received it")
+	}
+	second.OnUpdate(before, after)
 	if handler.before != "1" || handler.after != "2" {
 		t.Errorf("the handler received the versions %q and %q", handler.before, handler.after)
 	}
 	if before.decoded.Load() != nil || after.decoded.Load() == nil {
 		t.Errorf("previous version decoded: %t, current one: %t", before.decoded.Load() != nil, after.decoded.Load() != nil)
 	}
-	decodingHandler{handler, i}.OnUpdate(after, after) // a periodic resync
+	first.OnUpdate(after, after) // a periodic resync
 	if after.decoded.Load() == nil {
 		t.Error("an object that did not change is decoded no longer")
 	}

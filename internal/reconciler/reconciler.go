@@ -113,15 +113,27 @@ func StatusPatch[S any](version string, before, after *S) ([]byte, error) {
 }
 
 // clearEqualFields clears the fields that are equal in two statuses, which are most of them, so that they need not be encoded.
-// It does not descend into nested structs: one without its equal fields might be empty and would seem to be deleted.
+// It descends into copies of structs to which both have a pointer, unless these encode themselves. It does not descend into nested
+// structs: one without its equal fields might be empty and would seem to be deleted.
 func clearEqualFields(before, after reflect.Value) {
 	for i := range before.NumField() {
-		if reflect.DeepEqual(before.Field(i).Interface(), after.Field(i).Interface()) {
-			before.Field(i).SetZero()
-			after.Field(i).SetZero()
+		old, current := before.Field(i), after.Field(i)
+		switch {
+		case reflect.DeepEqual(old.Interface(), current.Interface()):
+			old.SetZero()
+			current.SetZero()
+		case old.Kind() == reflect.Pointer && old.Type().Elem().Kind() == reflect.Struct && !old.IsNil() && !current.IsNil() && !old.Type().Implements(marshaler):
+			for _, field := range []reflect.Value{old, current} {
+				duplicate := reflect.New(field.Type().Elem())
+				duplicate.Elem().Set(field.Elem())
+				field.Set(duplicate)
+			}
+			clearEqualFields(old.Elem(), current.Elem())
 		}
 	}
 }
+
+var marshaler = reflect.TypeFor[json.Marshaler]()
 
 // maxRequeueDelay is the longest time before a reconciler reads the clock again. Otherwise a corrected clock would be noticed
 // only at the end of a delay that was computed from the wrong time, perhaps a day later.

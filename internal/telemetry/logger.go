@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,13 +34,13 @@ func NewLogger(level, encoding string, w io.Writer) (logr.Logger, error) {
 	limit := parseLevel(level)
 	switch encoding {
 	case "json":
-		return logr.FromSlogHandler(slog.NewJSONHandler(w, &slog.HandlerOptions{
+		return logr.FromSlogHandler(lazyHandler{handler: slog.NewJSONHandler(w, &slog.HandlerOptions{
 			AddSource:   true,
 			Level:       limit,
 			ReplaceAttr: renameAttribute,
-		})), nil
+		})}), nil
 	case "console":
-		return logr.FromSlogHandler(newConsole(w, limit)), nil
+		return logr.FromSlogHandler(lazyHandler{handler: newConsole(w, limit)}), nil
 	default:
 		return logr.Discard(), fmt.Errorf("the log encoding %q does not exist: use json or console", encoding)
 	}
@@ -97,6 +98,29 @@ func renameAttribute(groups []string, attr slog.Attr) slog.Attr {
 // callerLocation returns the last folder, the file and the line: enough to find the call, without the path of the build.
 func callerLocation(file string, line int) string {
 	return filepath.Base(filepath.Dir(file)) + "/" + filepath.Base(file) + ":" + strconv.Itoa(line)
+}
+
+// lazyHandler passes attributes to a handler only with a record. A handler formats them at once, but a reconciliation derives three
+// loggers and rarely writes a line.
+type lazyHandler struct {
+	handler    slog.Handler
+	attributes []slog.Attr
+}
+
+func (l lazyHandler) Enabled(ctx context.Context, level slog.Level) bool {
+	return l.handler.Enabled(ctx, level)
+}
+
+func (l lazyHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return lazyHandler{l.handler, slices.Concat(l.attributes, attrs)}
+}
+
+func (l lazyHandler) WithGroup(name string) slog.Handler {
+	return lazyHandler{handler: l.handler.WithAttrs(l.attributes).WithGroup(name)}
+}
+
+func (l lazyHandler) Handle(ctx context.Context, record slog.Record) error {
+	return l.handler.WithAttrs(l.attributes).Handle(ctx, record)
 }
 
 // consoleHandler writes time, level, caller, message and a JSON object with the attributes, separated by tabs.

@@ -108,10 +108,13 @@ func (r read) unchanged(ctx context.Context) bool {
 // recordedEffectName returns the name under which the reads of an effect are recorded; false: the effect is applied in every
 // reconciliation.
 func recordedEffectName(effect release.Effect) (name string, ok bool) {
-	switch effect.(type) {
+	switch e := effect.(type) {
 	case canary.ServicesExist:
 		return "services", true
 	case canary.ScalerExists:
+		if e.Update { // a promotion has both
+			return "scaler-update", true
+		}
 		return "scaler", true
 	case canary.RoutePrepared:
 		return "prepared", true
@@ -124,6 +127,9 @@ func recordedEffectName(effect release.Effect) (name string, ok bool) {
 
 // applyIfNeeded applies an effect, unless it is a steady-state effect that still has nothing to do.
 func (a effectApplier) applyIfNeeded(ctx context.Context, s *observation, effect release.Effect, status flaggerv1.CanaryStatus) error {
+	if _, ok := effect.(canary.ScalerExists); ok && s.object.Spec.AutoscalerRef == nil {
+		return nil // without a read, there would be no record of it
+	}
 	name, ok := recordedEffectName(effect)
 	if !ok {
 		return a.applyEffect(ctx, s, effect, status)
