@@ -28,7 +28,9 @@ func metricPasses(check Check) gate {
 		answer, ok := s.Answers.AnswerTo(query)
 		if !ok {
 			query.Request = MetricQuery{Check: check}
-			return release.NewQueryGate(name, query, "waiting for the query result")
+			g := release.NewQueryGate(name, query, "waiting for the query result")
+			g.Concurrent = true
+			return g
 		}
 		g := release.Gate{Name: name, Query: answer.Query, Answer: &answer}
 		switch answer.Outcome {

@@ -163,6 +163,9 @@ type Gate struct {
 	Pending *Query
 	// Answer is the last answer to the query of the gate; nil: it has none.
 	Answer *Answer
+	// Concurrent is true for a query that may be sent together with those of concurrent gates directly before it. The query after one
+	// that fails is then sent in vain.
+	Concurrent bool
 	// NotYetQueried is true if the query of the gate waits for the gates before it.
 	NotYetQueried bool
 	// Events are sent when the decision takes effect.
@@ -230,18 +233,19 @@ func (g Gates) Queries() []Query {
 }
 
 // EvaluateGates evaluates the conditions in order. All of them are evaluated, so that users see every reason at once.
-// Only queries are deferred: a gate sends its query when all gates before it pass.
+// Only queries are deferred: a gate sends its query when all gates before it pass, or send theirs and are concurrent, as it is.
 func EvaluateGates[S any](s S, conditions ...func(S) Gate) Gates {
 	gates := make(Gates, 0, len(conditions))
-	open := true
+	open, together := true, true
 	for _, condition := range conditions {
 		gate := condition(s)
-		if !open && gate.Verdict == Ask {
+		if !open && (!together || !gate.Concurrent) && gate.Verdict == Ask {
 			gate.Pending, gate.NotYetQueried = nil, true
 			gate.Verdict, gate.Opener, gate.Until = Wait, ByCluster, time.Time{}
 			gate.Message = "queried when the gates before it pass"
 		}
 		open = open && gate.Verdict == Pass
+		together = together && (gate.Verdict == Pass || gate.Verdict == Ask && gate.Concurrent)
 		gates = append(gates, gate)
 	}
 	return gates
