@@ -25,15 +25,13 @@ func (o *Observer) readEndpoints(ctx context.Context, s *observation) error {
 		return err
 	}
 	w.Target.Endpoints, w.Primary.Endpoints = target.Endpoints, primary.Endpoints
+	phase := s.snapshot.Status.Phase
+	if !readsApexEndpoints(phase) || plan.Kind == "Service" { // of a Service, Serin removes no pods
+		return nil
+	}
 	former, except := plan.Target, plan.Target+"-primary"
-	switch phase := s.snapshot.Status.Phase; {
-	case plan.Kind == "Service": // Serin removes no pods
-		return nil
-	case phase == flaggerv1.CanaryPhaseInitializing:
-	case phase == flaggerv1.CanaryPhaseTerminating:
+	if phase == flaggerv1.CanaryPhaseTerminating {
 		former, except = except, ""
-	default:
-		return nil
 	}
 	apex, err := reader.Of(ctx, plan.Namespace, plan.Apex)
 	if err != nil {
@@ -41,4 +39,10 @@ func (o *Observer) readEndpoints(ctx context.Context, s *observation) error {
 	}
 	s.snapshot.ApexFormerEndpoints = apex.OfWorkload(former, except)
 	return nil
+}
+
+// readsApexEndpoints reports whether the endpoints of the apex Service matter in a phase: those in which it gets other pods. In all
+// others, its endpoints change along with those of the primary, and would requeue the release twice.
+func readsApexEndpoints(phase flaggerv1.CanaryPhase) bool {
+	return phase == flaggerv1.CanaryPhaseInitializing || phase == flaggerv1.CanaryPhaseTerminating
 }

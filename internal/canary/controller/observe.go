@@ -217,7 +217,10 @@ func (o *Observer) initialDependencies(c *flaggerv1.Canary) []watching.Object {
 	apex := c.Spec.ApexName()
 	var dependencies []watching.Object
 	for _, name := range []string{apex, apex + "-primary", apex + "-canary"} {
-		dependencies = append(dependencies, watching.Object{Kind: schema.GroupKind{Kind: "Service"}, Namespace: c.Namespace, Name: name}, endpoints.Of(c.Namespace, name))
+		dependencies = append(dependencies, watching.Object{Kind: schema.GroupKind{Kind: "Service"}, Namespace: c.Namespace, Name: name})
+		if name != apex || readsApexEndpoints(c.Status.Phase) {
+			dependencies = append(dependencies, endpoints.Of(c.Namespace, name))
+		}
 	}
 	for _, key := range templateKeys(c) {
 		dependencies = append(dependencies, watching.Object{Kind: schema.GroupKind{Group: flaggerv1.GroupName, Kind: flaggerv1.MetricTemplateKind}, Namespace: key.Namespace, Name: key.Name})
