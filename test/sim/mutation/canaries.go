@@ -176,6 +176,13 @@ var Canaries = []Mutant{
 		"if d, ok := continueBlockedRelease(s, gates); ok {", "if d, ok := continueBlockedRelease(s, gates); ok && s.Deleting {", 0,
 	},
 	{
+		"events of observed objects dropped in any version",
+		"I9",
+		"internal/watching/observed.go",
+		"return slices.Contains(o.versions[r.NamespacedName], version)",
+		"return slices.ContainsFunc(o.versions[r.NamespacedName], func(v ObjectVersion) bool { return v.Object == version.Object })", 1,
+	},
+	{
 		"a suspended release is fetched again",
 		"I9q",
 		"internal/canary/controller/reconciler.go",
