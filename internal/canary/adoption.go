@@ -10,7 +10,7 @@ import (
 // adoptRun continues a run of another controller at its current step. The window restarts, because Serin did not observe it.
 func adoptRun(s Snapshot) Decision {
 	e := adoptOtherStatus(s.edit())
-	e.serin.Shape, e.serin.Run = s.Plan.runShape(), s.run()
+	e.serin.Shape, e.serin.Run = s.Plan.runShape().String(), s.run()
 	e.addStamps(release.StampSince)
 	if s.Plan.HasRouter && s.currentWeight() == 0 {
 		e.addStamps(release.StampTrafficEnded) // when the target last had traffic is unknown: it may have been a moment ago

@@ -16,7 +16,7 @@
 //	other phases   deletion.go, initialise.go, sanitize.go, refused.go, queue.go, blocked.go
 //	all decisions  readyconditions.go, history.go, sources.go, unanswered.go, unreadiness.go, steadystate.go, runstate.go, status.go
 //	gates          gatekinds.go, hookgates.go, checkgates.go, nodata.go, notices.go, judge.go, endpoints.go, gates.go, queries.go
-//	facts          formertarget.go, deadline.go, revision.go, primary.go, traffic.go, intent.go, commands.go, ids.go
+//	facts          formertarget.go, deadline.go, revision.go, primary.go, traffic.go, runshape.go, intent.go, commands.go, ids.go
 //	values         decision.go, snapshot.go, workload.go, conditions.go, phase.go, effects.go, newplan.go, weights.go, plan.go
 //
 // # Additions

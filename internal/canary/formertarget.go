@@ -51,11 +51,11 @@ func recordedTarget(status flaggerv1.CanaryStatus) string {
 	if status.Serin == nil {
 		return ""
 	}
-	parts := strings.Split(status.Serin.Shape, "/")
-	if len(parts) != 4 || !hasPrimaryPods(parts[2]) {
+	shape, ok := ParseRunShape(status.Serin.Shape)
+	if !ok || !hasPrimaryPods(shape.Kind) {
 		return ""
 	}
-	return parts[2] + "/" + parts[3]
+	return shape.target()
 }
 
 // hasPrimaryPods reports whether Serin creates pods of the primary for a kind of target.

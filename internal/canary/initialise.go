@@ -70,7 +70,7 @@ func initialise(s Snapshot) Decision {
 	e.resetCounters()
 	e.recordAppliedRevision()
 	e.clearRunState()
-	e.serin.Shape = s.Plan.runShape() // of the route: a change of the strategy or of the provider is noticed before the first run, too
+	e.serin.Shape = s.Plan.runShape().String() // of the route: a change of the strategy or of the provider is noticed before the first run, too
 	e.status.LastPromotedSpec, e.serin.Promoted, e.serin.Unfinished = e.status.LastAppliedSpec, e.serin.Revision, nil
 	return e.addEvents(gates.Events()...).addEvents(release.Event{
 		Type: release.Normal, Message: "Initialization done! " + s.Plan.qualifiedName(), Phase: string(flaggerv1.CanaryPhaseInitialized),

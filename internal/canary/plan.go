@@ -140,11 +140,6 @@ func (p *Plan) target() string { return p.Kind + "/" + p.Target }
 // serviceName is the name of the Service of one of the two workloads.
 func (p *Plan) serviceName(role string) string { return p.Apex + "-" + role + "." + p.Namespace }
 
-// runShape identifies the settings that must not change during a run.
-func (p *Plan) runShape() string {
-	return string(p.Strategy) + "/" + p.Provider + "/" + p.target()
-}
-
 // hasReplicaCount reports whether the workload has a replica count. A DaemonSet has one pod on each of its nodes.
 func (p *Plan) hasReplicaCount() bool { return p.Kind != "DaemonSet" }
 

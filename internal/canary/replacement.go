@@ -54,7 +54,7 @@ func replaceTarget(s Snapshot) Decision {
 	}
 	e.enterPhase(flaggerv1.CanaryPhaseInitialized).clearRunState().leaveQueue()
 	e.resetCounters()
-	e.serin.Shape, e.serin.Unfinished = s.Plan.runShape(), nil
+	e.serin.Shape, e.serin.Unfinished = s.Plan.runShape().String(), nil
 	if s.Workload.SameTemplate {
 		e.recordAppliedRevision()
 		e.status.LastPromotedSpec, e.serin.Promoted = e.status.LastAppliedSpec, e.serin.Revision

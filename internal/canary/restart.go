@@ -11,7 +11,7 @@ import (
 // route is that of another shape; false: there is no reason.
 func restartOnTargetChange(s Snapshot) (Decision, bool) {
 	revision := s.Workload.Target.Revision
-	reshaped := s.serin().Shape != "" && s.serin().Shape != s.Plan.runShape()
+	reshaped := s.serin().Shape != "" && s.serin().Shape != s.Plan.runShape().String()
 	if revision == s.pinnedRevision() && !reshaped && !s.routeHasOtherMatches() {
 		return Decision{}, false
 	}

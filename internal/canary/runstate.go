@@ -18,7 +18,7 @@ func beginRun(e *statusEdit) {
 		old.LastTraffic = new(metav1.NewMicroTime(e.snapshot.clampToNow(lastTraffic.Add(e.snapshot.Plan.Drain / 2))))
 	}
 	*e.serin = flaggerv1.SerinStatus{
-		Promoted: old.Promoted, LastTraffic: old.LastTraffic, Command: old.Command, Shape: e.snapshot.Plan.runShape(),
+		Promoted: old.Promoted, LastTraffic: old.LastTraffic, Command: old.Command, Shape: e.snapshot.Plan.runShape().String(),
 	}
 	if old.Unfinished != nil {
 		unfinished := *old.Unfinished

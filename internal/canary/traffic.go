@@ -1,7 +1,6 @@
 package canary
 
 import (
-	"strings"
 	"time"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
@@ -40,8 +39,8 @@ func (s *Snapshot) routeHasOtherMatches() bool {
 	if s.isRouteObserved() && s.Route.Canary > 0 {
 		return s.Route.OtherMatches
 	}
-	strategy, _, known := strings.Cut(s.serin().Shape, "/")
-	return known && (strategy == string(ABTesting)) != (s.Plan.Strategy == ABTesting) && s.canaryHasTraffic()
+	recorded, known := s.recordedShape()
+	return known && (recorded.Strategy == ABTesting) != (s.Plan.Strategy == ABTesting) && s.canaryHasTraffic()
 }
 
 // hasUnrecordedTraffic reports whether the canary has traffic that the status does not record, because something else changed the
@@ -102,8 +101,8 @@ func trafficEnded(s Snapshot) []release.Effect {
 // by now; empty: the same.
 func (s *Snapshot) routingProvider() string {
 	var former []string
-	if parts := strings.Split(s.serin().Shape, "/"); len(parts) > 1 {
-		former = append(former, parts[1])
+	if recorded, known := s.recordedShape(); known {
+		former = append(former, recorded.Provider)
 	}
 	if unfinished := s.serin().Unfinished; unfinished != nil {
 		former = append(former, unfinished.Provider)

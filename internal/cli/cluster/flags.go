@@ -84,8 +84,8 @@ func (f flags) settingsFor(object *flaggerv1.Canary) (canary.Settings, workload.
 		options.ConfigTracking = false // with tracking there is at least an empty list
 	}
 	if own := status.Serin; own != nil {
-		if shape := strings.Split(own.Shape, "/"); len(shape) == 4 {
-			settings.Provider = shape[1]
+		if shape, ok := canary.ParseRunShape(own.Shape); ok {
+			settings.Provider = shape.Provider
 		}
 		if hasWindowBelow(object, settings.MinInterval) {
 			settings.MinInterval = 0
