@@ -141,7 +141,7 @@ func (l *ledger) Interpret(event any) []any {
 	case sim.ObjectWritten:
 		return l.readWrite(h.Event)
 	case actors.QuerySent:
-		return l.readQuery(h)
+		return append([]any{h}, l.readQuery(h)...) // h is for the shared rules, of a Canary that was deleted too
 	case actors.QueryAnswered:
 		process := l.processState(h.Instance)
 		for _, q := range process.abandoned {

@@ -210,12 +210,6 @@ var Canaries = []Mutant{
 		"nextCall := s.clampToNow(answer.Began).Add(time.Second)\n\t\tif s.Now.Before(nextCall) {\n\t\t\tg := release.NewWaitingGate(name, release.ByUser, refusalText(hook, answer))", 2,
 	},
 	{
-		"queries without the Lease",
-		"I11",
-		"internal/queryrunner/queryrunner.go",
-		"{ p.permitted = permitted }", "{ _ = permitted }", 229920176139385,
-	},
-	{
 		"workload patched without a precondition",
 		"I12",
 		"internal/workload/apply.go",
@@ -452,6 +446,12 @@ var Canaries = []Mutant{
 		"I38",
 		"internal/fence/fence.go",
 		"age >= f.duration {", "age >= 1000*f.duration {", 19,
+	},
+	{
+		"queries without the Lease",
+		"I38",
+		"internal/queryrunner/queryrunner.go",
+		"{ p.permitted = permitted }", "{ _ = permitted }", 11,
 	},
 	{
 		"a first observation that is not repeated",
