@@ -21,10 +21,10 @@ var Rollouts = []Mutant{
 		"n.memory.Own(s.key()).routeCompared {", "s.object.Name != \"\" {", 0,
 	},
 	{
-		"subsets with swapped revisions",
+		"a subset moved to a revision without pods",
 		"I1",
-		"internal/traffic/istio/rollout.go",
-		"{rule.CanarySubsetName: e.t.CanaryHash, rule.StableSubsetName: e.t.StableHash}", "{rule.CanarySubsetName: e.t.StableHash, rule.StableSubsetName: e.t.CanaryHash}", 2000001103,
+		"internal/rollout/traffic.go",
+		"	if first := weightsBeforeSwitch(f, weights); first != nil {\n", "	if first := weightsBeforeSwitch(f, weights); first != nil && f.Name == \"\" {\n", 0,
 	},
 	{
 		"a weight beyond its step",
@@ -49,6 +49,12 @@ var Rollouts = []Mutant{
 		"I2",
 		"internal/traffic/openshift/openshift.go",
 		"\t\t\tpair.Stable = backend\n", "\t\t\tpair.Stable = map[string]any{}\n", 9,
+	},
+	{
+		"subsets with swapped revisions",
+		"I2",
+		"internal/traffic/istio/rollout.go",
+		"{rule.CanarySubsetName: e.t.CanaryHash, rule.StableSubsetName: e.t.StableHash}", "{rule.CanarySubsetName: e.t.StableHash, rule.StableSubsetName: e.t.CanaryHash}", 134,
 	},
 	{
 		"subsets of Consul with swapped revisions",
@@ -200,7 +206,7 @@ var Rollouts = []Mutant{
 		"a share that an aborted revision keeps",
 		"I23",
 		"internal/rollout/pods/routed.go",
-		"case r.DynamicStableScale && r.Aborted && !r.FullyPromoted:", "case r.DynamicStableScale && r.Aborted && !r.FullyPromoted && false:", 0,
+		"CountForWeight(*weight, r.Replicas, r.MaxWeight) < missing {", "CountForWeight(*weight, r.Replicas, r.MaxWeight) <= missing {", 0,
 	},
 	{
 		"pauses of half their length",
@@ -381,7 +387,7 @@ var Rollouts = []Mutant{
 		"the weight of a promoted revision before the endpoints of its Service",
 		"I37",
 		"internal/rollout/traffic.go",
-		"		if gate.Verdict != release.Pass {\n\t\t\tweights", "		if gate.Verdict != release.Pass && f.Name == \"\" {\n\t\t\tweights", 62,
+		"		if gate.Verdict != release.Pass {\n\t\t\tweights", "		if gate.Verdict != release.Pass && f.Name == \"\" {\n\t\t\tweights", 0,
 	},
 	{
 		"a suspended process continues to write",
