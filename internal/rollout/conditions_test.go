@@ -417,3 +417,49 @@ func TestSameStatusComparesTheContent(t *testing.T) {
 		}
 	}
 }
+
+// TestScalingAHealthyRolloutStartsTheDeadline scales a Rollout long after its last progress, as an autoscaler does.
+func TestScalingAHealthyRolloutStartsTheDeadline(t *testing.T) {
+	for name, strategy := range map[string]argov1.RolloutStrategy{
+		"canary":     {Canary: &argov1.CanaryStrategy{Steps: []argov1.CanaryStep{setWeight(10)}}},
+		"blue-green": {BlueGreen: &argov1.BlueGreenStrategy{ActiveService: "active"}},
+	} {
+		for _, replicas := range []int32{4, 1, 0} {
+			w := newWorld(argov1.RolloutSpec{Replicas: new(int32(2)), Strategy: strategy})
+			w.settle(t)
+			w.advanceTo(t, w.now.Add(time.Hour))
+			w.generation++
+			w.spec.Replicas = &replicas
+			for w.reconcile(t) {
+				if w.status.Phase == argov1.RolloutPhaseDegraded {
+					t.Errorf("%s, scaled from 2 to %d pods: Degraded (%s)", name, replicas, w.status.Message)
+				}
+			}
+		}
+	}
+}
+
+// TestScaledToZeroWithRetainedPods scales a Rollout to zero that has waited longer than its deadline, while the pods of the previous
+// revision were retained. They are removed at once, which ends their delay.
+func TestScaledToZeroWithRetainedPods(t *testing.T) {
+	w := newWorld(argov1.RolloutSpec{
+		Replicas: new(int32(2)), ProgressDeadlineSeconds: new(int32(60)),
+		Strategy: argov1.RolloutStrategy{BlueGreen: &argov1.BlueGreenStrategy{ActiveService: "active", ScaleDownDelaySeconds: new(int32(600))}},
+	})
+	w.settle(t)
+	w.generation++
+	w.template = "v2"
+	w.settle(t)
+	w.ready["hash-v2"] = 0
+	w.settle(t)
+	w.advanceTo(t, w.now.Add(5*time.Minute))
+	w.generation++
+	w.spec.Replicas = new(int32(0))
+	s := w.snapshot(t)
+	for i := range s.ReplicaSets { // scaled down, but their pods have not ended yet
+		s.ReplicaSets[i].SpecReplicas, s.ReplicaSets[i].ScaleDownDeadline = 0, time.Time{}
+	}
+	if got := Next(s).Status; got.Phase != argov1.RolloutPhaseProgressing {
+		t.Errorf("got %s (%s), want Progressing", got.Phase, got.Message)
+	}
+}

@@ -21,7 +21,8 @@ type progressDeadline struct {
 // Time returns the time at which a release without progress times out; zero: it cannot time out now.
 //
 // There is no deadline during pauses, analyses, experiments and delays, which have durations of their own. It starts again when a
-// delay ends (scaleDownDelayEnds), or when the next step begins.
+// delay ends (scaleDownDelayEnds), or when the next step begins. A promoted revision that is scaled to zero has none
+// either: it waits for no pods to become available, and the retained ones are removed before the end of their delay.
 func (d progressDeadline) Time() time.Time {
 	c := conditions(d.Status.Conditions)
 	progress := c.find(argov1.RolloutProgressing)
@@ -29,6 +30,9 @@ func (d progressDeadline) Time() time.Time {
 		return time.Time{}
 	}
 	if pause := c.find(argov1.RolloutPaused); pause != nil && pause.Status == conditionStatus(true) {
+		return time.Time{}
+	}
+	if isPromoted(d.Status) && valueOr(d.Spec.Replicas, 1) <= 0 {
 		return time.Time{}
 	}
 	if canary := d.Spec.Strategy.Canary; canary != nil {

@@ -271,6 +271,8 @@ func withReplicaFailure(f facts, all conditions) conditions {
 func fillInProgress(f facts, t transition, all conditions, isComplete bool) (conditions, transition) {
 	s, subject := t.status, progressSubject(f.Name, f.new.Name)
 	lostPods := !isComplete && isInDesiredState(f.Spec, f.Status, f.Status.ObservedGeneration)
+	healthy := all.find(argov1.RolloutHealthy)
+	isScaled := !isComplete && healthy != nil && healthy.Status == corev1.ConditionTrue // often long after the last progress
 	isPaused := (len(s.PauseConditions) > 0 || f.Spec.Paused) && !isPromoted(s) // recordPause sets the condition
 	switch {
 	case s.Abort:
@@ -283,7 +285,7 @@ func fillInProgress(f facts, t transition, all conditions, isComplete bool) (con
 		return all.withCondition(progressingCondition(corev1.ConditionTrue, reasonProgressed, subject+" has successfully progressed."), f.Now), t
 	case lostPods && isPromoted(s):
 		return all.withRenewedCondition(progressingCondition(corev1.ConditionTrue, reasonNotAvailable, textNotAvailable), f.Now), t
-	case madeProgress(f, s) || lostPods:
+	case madeProgress(f, s) || lostPods || isScaled:
 		return all.withRenewedCondition(progressingCondition(corev1.ConditionTrue, reasonUpdated, subject+" is progressing."), f.Now), t
 	case hasTimedOut(f, s):
 		return all.withCondition(progressingCondition(corev1.ConditionFalse, reasonDeadlineExceeded, timedOutText(f)), f.Now), t
