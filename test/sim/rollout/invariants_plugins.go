@@ -18,9 +18,11 @@ import (
 type pluginCalls struct {
 	*ledger
 
-	// inFlight are the calls without an answer, by process and Rollout; answered are the last answers to Run, by step.
+	// inFlight are the calls without an answer, by process and Rollout; answered are the last answers to Run, by step; order are the
+	// numbers of the first calls of Run, by step.
 	inFlight map[string]bool
 	answered map[string]pluginAnswer
+	order    map[string]int
 }
 
 // pluginAnswer is the last answer to a call of Run.
@@ -33,7 +35,7 @@ type pluginAnswer struct {
 }
 
 func newPluginCalls(l *ledger) *pluginCalls {
-	return &pluginCalls{l, map[string]bool{}, map[string]pluginAnswer{}}
+	return &pluginCalls{l, map[string]bool{}, map[string]pluginAnswer{}, map[string]int{}}
 }
 
 // check is called for each event.
@@ -80,7 +82,7 @@ func (c *pluginCalls) checkCall(h actors.QuerySent, request controller.StepPlugi
 	case argov1.StepPluginRun:
 		c.checkRun(h, request, status, *run)
 	case argov1.StepPluginAbort:
-		c.checkAbort(name, request, status)
+		c.checkAbort(h, request, status, *run)
 	default:
 		if promoted := status.PromoteFull || status.StableRS == status.CurrentPodHash; !promoted && request.Object.Spec.RollbackWindow == nil {
 			c.Violate("I43", name, "step %d is terminated although the release is not promoted", request.Step)
@@ -94,6 +96,9 @@ func (c *pluginCalls) checkRun(h actors.QuerySent, request controller.StepPlugin
 		c.Violate("I43", h.Key.Name, "step %d is executed; the release is at %v, aborted %v, paused %v", request.Step, status.CurrentStepIndex, status.Abort, request.Object.Spec.Paused)
 	}
 	last, known := c.answered[stepKey(h, request, run)]
+	if _, called := c.order[stepKey(h, request, run)]; !called {
+		c.order[stepKey(h, request, run)] = len(c.order)
+	}
 	if !known || last.process != h.Instance || c.Clocks.Changed {
 		return // the answer may be lost
 	}
@@ -102,8 +107,9 @@ func (c *pluginCalls) checkRun(h actors.QuerySent, request controller.StepPlugin
 	}
 }
 
-// checkAbort checks that the release is aborted, and that the later steps were.
-func (c *pluginCalls) checkAbort(name string, request controller.StepPluginRequest, status argov1.RolloutStatus) {
+// checkAbort checks that the release is aborted, and that the steps that were executed later were.
+func (c *pluginCalls) checkAbort(h actors.QuerySent, request controller.StepPluginRequest, status argov1.RolloutStatus, run argov1.StepPluginStatus) {
+	name := h.Key.Name
 	if !status.Abort {
 		c.Violate("I43", name, "step %d is aborted, and the release is not", request.Step)
 	}
@@ -116,10 +122,22 @@ func (c *pluginCalls) checkAbort(name string, request controller.StepPluginReque
 	}
 	for _, s := range status.Canary.StepPluginStatuses {
 		executed := s.Operation == argov1.StepPluginRun && !s.Disabled && (s.Phase == "" || s.Phase == argov1.StepPluginRunning || s.Phase == argov1.StepPluginSuccessful)
-		if s.Index > request.Step && executed && !ended[s.Index] {
+		if executed && !ended[s.Index] && c.wasExecutedLater(h, request, s, run) {
 			c.Violate("I43", name, "step %d is aborted before step %d, which was executed after it", request.Step, s.Index)
 		}
 	}
+}
+
+// wasExecutedLater reports whether one step was executed after another. The calls show that, and not the order of the steps: a step
+// is executed after later ones if another actor removes its status and sets an earlier current step. Of a step that the status
+// contains without a call, only its position is known.
+func (c *pluginCalls) wasExecutedLater(h actors.QuerySent, request controller.StepPluginRequest, step, other argov1.StepPluginStatus) bool {
+	at, called := c.order[stepKey(h, request, step)]
+	otherAt, otherCalled := c.order[stepKey(h, request, other)]
+	if called && otherCalled {
+		return at > otherAt
+	}
+	return step.Index > other.Index
 }
 
 // recordAnswer records when the plugin may be called again. The times are those that Argo Rollouts documents.
