@@ -70,7 +70,7 @@ const byTarget = "spec.targetRef"
 func IndexTargets(ctx context.Context, indexer client.FieldIndexer) error {
 	err := indexer.IndexField(ctx, &flaggerv1.Canary{}, byTarget, func(object client.Object) []string {
 		if c, ok := object.(*flaggerv1.Canary); ok {
-			return []string{targetKey(c)}
+			return targetKeys(c)
 		}
 		return nil
 	})
@@ -89,6 +89,32 @@ func targetKey(c *flaggerv1.Canary) string {
 		return flaggerv1.KnativeGroup + "/" + ref.Name // its kind, Service, is ambiguous
 	}
 	return ref.Kind + "/" + ref.Name
+}
+
+// targetKeys are the keys of the target in the spec of a Canary and, if its release or its deletion is about another one, of that
+// target. Until it has ended, another Canary must not release that target.
+func targetKeys(c *flaggerv1.Canary) []string {
+	keys := []string{targetKey(c)}
+	if used, next := withUsedTarget(c); next != "" {
+		keys = append(keys, targetKey(used))
+	}
+	return keys
+}
+
+// withUsedTarget is WithFormerTarget for a Canary as the API server stores it.
+func withUsedTarget(c *flaggerv1.Canary) (used *flaggerv1.Canary, next string) {
+	decoded := *c // the object may be that of the cache
+	decoded.Status = flaggerv1.DecodeState(c.Status)
+	return canary.WithFormerTarget(&decoded)
+}
+
+// withTarget returns a Canary with that one of its targets.
+func withTarget(c *flaggerv1.Canary, key string) *flaggerv1.Canary {
+	if targetKey(c) == key {
+		return c
+	}
+	used, _ := withUsedTarget(c)
+	return used
 }
 
 // observation is an observed Canary: the object, its dependencies and the snapshot.
@@ -250,23 +276,23 @@ func referenceKey(namespace string, ref flaggerv1.CrossNamespaceObjectReference)
 	return types.NamespacedName{Namespace: namespace, Name: ref.Name}
 }
 
-// canariesOfTarget are the Canaries with the same target, this one included.
-func (o *Observer) canariesOfTarget(ctx context.Context, c *flaggerv1.Canary) ([]flaggerv1.Canary, error) {
+// canariesOfTarget are the Canaries with a target.
+func (o *Observer) canariesOfTarget(ctx context.Context, namespace, key string) ([]flaggerv1.Canary, error) {
 	var all flaggerv1.CanaryList
-	options := []client.ListOption{client.InNamespace(c.Namespace)}
+	options := []client.ListOption{client.InNamespace(namespace)}
 	if o.Indexed {
-		// Only identities and names are read: neither copies nor our own latest writes are needed.
-		options = append(options, client.MatchingFields{byTarget: targetKey(c)}, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
+		// The objects are not modified: neither copies nor our own latest writes are needed.
+		options = append(options, client.MatchingFields{byTarget: key}, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
 	}
 	if err := o.Client.List(ctx, &all, options...); err != nil {
-		return nil, fmt.Errorf("list the Canaries of %s: %w", c.Namespace, err)
+		return nil, fmt.Errorf("list the Canaries of %s: %w", namespace, err)
 	}
-	return slices.DeleteFunc(all.Items, func(other flaggerv1.Canary) bool { return targetKey(&other) != targetKey(c) }), nil
+	return slices.DeleteFunc(all.Items, func(other flaggerv1.Canary) bool { return !slices.Contains(targetKeys(&other), key) }), nil
 }
 
 // findTargetConflict sets the target conflict if another Canary releases the target.
 func (o *Observer) findTargetConflict(ctx context.Context, s *observation) error {
-	others, err := o.canariesOfTarget(ctx, s.object)
+	others, err := o.canariesOfTarget(ctx, s.object.Namespace, targetKey(s.object))
 	if err != nil {
 		return err
 	}
@@ -288,13 +314,16 @@ func (o *Observer) findTargetConflict(ctx context.Context, s *observation) error
 	return err
 }
 
-// CanariesTargeting returns the Canaries whose target is that workload. The reader needs the index of IndexTargets.
+// CanariesTargeting returns the Canaries whose target is that workload, with that target. The reader needs the index of IndexTargets.
 func CanariesTargeting(ctx context.Context, reader client.Reader, namespace, kind, name string) ([]flaggerv1.Canary, error) {
 	var all flaggerv1.CanaryList
 	err := reader.List(ctx, &all, client.InNamespace(namespace), client.MatchingFields{byTarget: kind + "/" + name},
 		client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
 	if err != nil {
 		return nil, fmt.Errorf("list the Canaries of %s %s.%s: %w", kind, name, namespace, err)
+	}
+	for i := range all.Items {
+		all.Items[i] = *withTarget(&all.Items[i], kind+"/"+name)
 	}
 	return all.Items, nil
 }
@@ -305,7 +334,7 @@ func (o *Observer) releasingCanary(ctx context.Context, c *flaggerv1.Canary, oth
 	candidates := []targetCandidate{{canary: c}}
 	for i := range others {
 		if others[i].UID != c.UID {
-			candidates = append(candidates, targetCandidate{canary: &others[i]})
+			candidates = append(candidates, targetCandidate{canary: withTarget(&others[i], targetKey(c))})
 		}
 	}
 	if len(candidates) == 1 {

@@ -89,3 +89,48 @@ func TestOneOfTheCanariesOfATargetReleasesIt(t *testing.T) {
 		})
 	}
 }
+
+// TestAFormerTargetIsReleasedByNoOtherCanaryBeforeItsReleaseEnds: a user points a Canary at another target during a release, or before
+// its deletion, and another Canary has the former target.
+func TestAFormerTargetIsReleasedByNoOtherCanaryBeforeItsReleaseEnds(t *testing.T) {
+	former, other := cartCanary(), cartCanary()
+	former.Spec.TargetRef.Name = "basket"
+	former.Status.Phase = flaggerv1.CanaryPhaseProgressing
+	former.Status.Serin = &flaggerv1.SerinStatus{Revision: "r2", Promoted: "r1", Shape: "canary/kubernetes/Deployment/cart"}
+	former.CreationTimestamp = metav1.NewTime(time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC))
+	other.Name, other.UID = "other", "other"
+	other.CreationTimestamp = metav1.NewTime(former.CreationTimestamp.Add(-time.Hour)) // the owner of the primary precedes an older Canary
+	s := scheme(t)
+	if err := appsv1.AddToScheme(s); err != nil {
+		t.Fatal(err)
+	}
+	primary := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: "cart-primary",
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(former, flaggerv1.SchemeGroupVersion.WithKind(flaggerv1.CanaryKind))},
+	}}
+	ended := former.DeepCopy()
+	ended.Status.Phase = flaggerv1.CanaryPhaseFailed
+	deleted := ended.DeepCopy()
+	deleted.DeletionTimestamp, deleted.Finalizers = new(metav1.NewTime(former.CreationTimestamp.Add(time.Hour))), []string{finalizer}
+	pruned := former.DeepCopy()
+	var err error
+	if pruned.Status, err = flaggerv1.EncodeState(former.Status); err != nil {
+		t.Fatal(err)
+	}
+	pruned.Status.Serin = nil
+	for _, test := range []struct {
+		name   string
+		former *flaggerv1.Canary
+		want   bool
+	}{{"in progress", former, true}, {"in progress, with a status of Flagger's schema", pruned, true}, {"ended", ended, false}, {"deleted", deleted, true}} {
+		c := fake.NewClientBuilder().WithScheme(s).WithObjects(test.former.DeepCopy(), other.DeepCopy(), primary.DeepCopy()).Build()
+		o := Observer{Client: c, Workloads: &workload.Workloads{Client: c, Reader: c}}
+		s := observation{object: other, snapshot: canary.Snapshot{}}
+		if err := o.findTargetConflict(t.Context(), &s); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.snapshot.TargetConflict; (got != "") != test.want {
+			t.Errorf("%s: the other Canary has the conflict %q, want one: %v", test.name, got, test.want)
+		}
+	}
+}

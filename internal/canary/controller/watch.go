@@ -146,11 +146,11 @@ func isRelevantChange(before, after client.Object) bool {
 }
 
 // requestsForTargets returns requests for the Canary itself and, if its change may let another Canary act or prevent it from acting,
-// for the Canaries with its previous or its current target.
+// for the Canaries with its previous or its current targets.
 func (r *Reconciler) requestsForTargets(ctx context.Context, before, after client.Object) []reconcile.Request {
 	old, _ := before.(*flaggerv1.Canary)
 	current, _ := after.(*flaggerv1.Canary)
-	keepsTarget := old != nil && current != nil && current.DeletionTimestamp == nil && current.Status.Phase != "" && targetKey(old) == targetKey(current)
+	keepsTarget := old != nil && current != nil && current.DeletionTimestamp == nil && current.Status.Phase != "" && slices.Equal(targetKeys(old), targetKeys(current))
 	var requests []reconcile.Request
 	for _, c := range []*flaggerv1.Canary{old, current} {
 		if c == nil {
@@ -158,11 +158,13 @@ func (r *Reconciler) requestsForTargets(ctx context.Context, before, after clien
 		}
 		affected := []flaggerv1.Canary{*c}
 		if !keepsTarget {
-			others, err := r.canariesOfTarget(ctx, c)
-			if err != nil {
-				log.FromContext(ctx).Error(err, "Could not list the Canaries with the same target", "canary", c.Name+"."+c.Namespace)
+			for _, key := range targetKeys(c) {
+				others, err := r.canariesOfTarget(ctx, c.Namespace, key)
+				if err != nil {
+					log.FromContext(ctx).Error(err, "Could not list the Canaries with the same target", "canary", c.Name+"."+c.Namespace)
+				}
+				affected = append(affected, others...)
 			}
-			affected = append(affected, others...)
 		}
 		for i := range affected {
 			request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&affected[i])}

@@ -38,6 +38,10 @@ func TestTheCanariesOfATargetAreRequeuedWhenItIsReleased(t *testing.T) {
 	elsewhere.Spec.TargetRef.Name = "web"
 	deleting.DeletionTimestamp = &metav1.Time{}
 	progressing.Status.Phase = flaggerv1.CanaryPhaseProgressing
+	ending := elsewhere.DeepCopy()
+	ending.Status.Phase, ending.Status.Serin = flaggerv1.CanaryPhaseProgressing, &flaggerv1.SerinStatus{Shape: "canary/kubernetes/Deployment/cart"}
+	ended := ending.DeepCopy()
+	ended.Status.Phase = flaggerv1.CanaryPhaseFailed
 	for _, tt := range []struct {
 		name          string
 		before, after client.Object
@@ -46,6 +50,7 @@ func TestTheCanariesOfATargetAreRequeuedWhenItIsReleased(t *testing.T) {
 		{"created", nil, older, []string{"older", "younger"}},
 		{"another phase", older, progressing, []string{"older"}},
 		{"another target", older, elsewhere, []string{"older", "younger", "web"}},
+		{"the release of its former target ended", ending, ended, []string{"older", "web", "younger"}},
 		{"deletion requested", older, deleting, []string{"older", "younger"}},
 		{"deleted", older, nil, []string{"older", "younger"}},
 	} {

@@ -312,8 +312,7 @@ func (c *promotedConfig) Observe(event any) {
 func (l *ledger) precedingCanaries(r *record) []*record {
 	var out []*record
 	for _, other := range l.All {
-		if other != r && !other.Gone() && other.Key.Namespace == r.Key.Namespace &&
-			sameTarget(other.canary.Spec.TargetRef, r.canary.Spec.TargetRef) && l.precedes(other, r) {
+		if other != r && !other.Gone() && other.claimsTargetOf(r) && l.precedes(other, r) {
 			out = append(out, other)
 		}
 	}
@@ -322,31 +321,38 @@ func (l *ledger) precedingCanaries(r *record) []*record {
 
 func sameTarget(a, b flaggerv1.TargetReference) bool { return a.Kind == b.Kind && a.Name == b.Name }
 
+// claimsTargetOf reports whether a Canary has the target of another one in its spec, or ends a release or its deletion with it.
+func (r *record) claimsTargetOf(other *record) bool {
+	return r.Key.Namespace == other.Key.Namespace &&
+		(sameTarget(r.canary.Spec.TargetRef, other.targetRef) || sameTarget(r.targetRef, other.targetRef))
+}
+
 // ownsTarget reports whether a Canary releases its target, so that effects on it can be attributed to this Canary. It returns
 // false while some process may not know yet that another Canary with this target is gone. A Canary whose target is not a
 // Deployment releases nothing if another Canary releases the Deployment of that name.
 func (l *ledger) ownsTarget(r *record) bool {
-	return !l.targetJustReleased(r) && len(l.precedingCanaries(r)) == 0 && (r.canary.Spec.TargetRef.Kind == actors.DeploymentKind.Kind || !l.targetReleasedElsewhere(r))
+	return !l.targetJustReleased(r) && len(l.precedingCanaries(r)) == 0 && (r.targetRef.Kind == actors.DeploymentKind.Kind || !l.targetReleasedElsewhere(r))
 }
 
 // targetJustReleased reports whether some process may not know yet that another Canary with the target of this one is gone.
 func (l *ledger) targetJustReleased(r *record) bool {
 	return slices.ContainsFunc(l.All, func(other *record) bool {
-		return other.DeletedAt.After(l.OldestView()) && other.Key.Namespace == r.Key.Namespace && sameTarget(other.canary.Spec.TargetRef, r.canary.Spec.TargetRef)
+		return other.DeletedAt.After(l.OldestView()) && other.claimsTargetOf(r)
 	})
 }
 
 // targetReleasedElsewhere reports whether another Canary releases the Deployment with the name of this Canary's target.
 func (l *ledger) targetReleasedElsewhere(r *record) bool {
 	return slices.ContainsFunc(l.All, func(other *record) bool {
-		ref := other.canary.Spec.TargetRef
+		ref := other.targetRef
 		return other != r && !other.Gone() && other.Key.Namespace == r.Key.Namespace &&
-			ref.Kind == actors.DeploymentKind.Kind && ref.Name == r.canary.Spec.TargetRef.Name
+			ref.Kind == actors.DeploymentKind.Kind && ref.Name == r.targetRef.Name
 	})
 }
 
+// precedes reports whether the first Canary releases the target of the second one.
 func (l *ledger) precedes(a, b *record) bool {
-	primary := func(r *record) bool { return l.controls(r, r.kind, r.targetRef.Name+primarySuffix) }
+	primary := func(r *record) bool { return l.controls(r, r.kind, b.targetRef.Name+primarySuffix) }
 	service := func(r *record) bool {
 		return slices.ContainsFunc([]string{"", primarySuffix, "-canary"}, func(suffix string) bool { return l.controls(r, actors.ServiceKind, r.apexName()+suffix) })
 	}

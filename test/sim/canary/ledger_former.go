@@ -55,7 +55,8 @@ func (c *recorder) recordTarget(r *record, before *flaggerv1.Canary) {
 		r.targetRef = named
 	}
 	if recorded := recordedTarget(r.status); recorded != "" && isDeleting(r) {
-		r.targetRef.Name = recorded // a deletion restores the target that was initialised last
+		// A deletion restores the target that was initialised last. It is of the kind of the workload, whatever the spec names.
+		r.targetRef.Kind, r.targetRef.Name = r.kind.Kind, recorded
 	}
 	if !sameTarget(r.targetRef, named) || before != nil && !sameTarget(named, before.Spec.TargetRef) {
 		r.lastReplaced = c.Now()
