@@ -30,6 +30,9 @@ type ledger struct {
 	// preceding contains the Canaries that precede each Canary with the same target, and since when.
 	preceding map[*record]map[*record]time.Time
 
+	// configs are the versions of ConfigMaps and Secrets; nil: there was none.
+	configs map[oracle.ObjectKey]oracle.Timeline[*store.Version]
+
 	// clocksDiffered is when a process last wrote an object while the clocks of the processes differed.
 	clocksDiffered time.Time
 	// lateGateways means that gateways observe routes seconds later than usual.
@@ -42,6 +45,7 @@ func newLedger(w *sim.World, drain time.Duration) *ledger {
 	return &ledger{
 		Ledger: core, Releases: oracle.NewReleases[*record](), drainDelay: drain,
 		byObject: map[oracle.ObjectKey][]*record{}, processes: map[string]*processState{}, preceding: map[*record]map[*record]time.Time{},
+		configs:      map[oracle.ObjectKey]oracle.Timeline[*store.Version]{},
 		lateGateways: w.Faults.Has(cluster.LateGateways),
 	}
 }
@@ -269,7 +273,7 @@ func (l *ledger) readCanary(e oracle.Write) canaryWritten {
 	before, after := &m.Before.Status, &m.After.Status
 	if name := runName(after); l.beginsRun(m, name) {
 		m.newRun = &run{
-			name: name, began: l.Now(), phaseBefore: before.Phase, targetContents: m.Record.target.contentHistory.Since(l.OldestView()), primaryContent: m.Record.primary.content,
+			name: name, began: l.Now(), phaseBefore: before.Phase, targetContents: l.observableContents(&m.Record.target), primaryContent: m.Record.primary.content,
 			beganWithTraffic: m.Record.promotionFailed && m.Record.route.canary > 0,
 		}
 		m.newRun.shippedFromWaiting = before.Phase == flaggerv1.CanaryPhaseWaiting && m.Record.gave(canary.CommandPromoteFull+"@"+runName(before))

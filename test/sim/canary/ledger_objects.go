@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -253,6 +254,7 @@ func (c *recorder) recordPods(r *record, p *workloadState, v *store.Version, con
 	}
 	if template := nested(v.Content(), "spec")["template"]; !oracle.SameMap(template, p.template) {
 		p.template = template
+		p.templates.Set(v, c.Now())
 		if content == "" && p.content == "" {
 			content = c.contentOf(v, p == &r.primary)
 		}
@@ -353,6 +355,17 @@ func (c *recorder) recordConfig(h oracle.Write) {
 	if h.Kind != actors.ConfigMapKind && h.Kind != actors.SecretKind {
 		return
 	}
+	at := oracle.KeyOf(h.Kind, h.Key)
+	versions := c.configs[at]
+	if len(versions) == 0 {
+		versions.Set(h.Old, time.Time{})
+	}
+	current := h.New
+	if h.Type == store.Deleted {
+		current = nil
+	}
+	versions.Set(current, c.Now())
+	c.configs[at] = versions
 	for _, r := range c.releasesOf(h) {
 		for _, p := range []*workloadState{&r.target, &r.primary} {
 			if p.version == nil {
@@ -374,6 +387,47 @@ func (c *recorder) recordConfig(h oracle.Write) {
 // contentOf returns a hash of what a workload runs: its containers, and the configuration that they reference, by name and
 // content. The names in the primary are normalised to those of the target.
 func (l *ledger) contentOf(v *store.Version, primary bool) string {
+	return contentWith(v, primary, func(at oracle.ObjectKey) *store.Version { return l.World.Server.Peek(at.Kind, at.Key) })
+}
+
+// observableContents returns the contents of a target that a process may observe: those since the oldest view, and, if both its template
+// and its configuration changed since then, each template with each version of its configuration. The process does not observe both in the
+// order in which they changed.
+func (l *ledger) observableContents(target *workloadState) []string {
+	out := target.contentHistory.Since(l.OldestView())
+	if !target.templates.Replaced(l.OldestView()) {
+		return out
+	}
+	for _, v := range target.templates.Since(l.OldestView()) {
+		selections := []map[oracle.ObjectKey]*store.Version{{}}
+		for _, ref := range configsIn(nested(v.Content(), "spec", "template")) {
+			ref.Key.Namespace = v.Key().Namespace
+			versions := l.configs[ref].Since(l.OldestView())
+			if len(versions) == 0 { // it was never written, or existed before the run
+				versions = []*store.Version{l.World.Server.Peek(ref.Kind, ref.Key)}
+			}
+			var extended []map[oracle.ObjectKey]*store.Version
+			for _, selection := range selections {
+				for _, version := range versions {
+					with := maps.Clone(selection)
+					with[ref] = version
+					extended = append(extended, with)
+				}
+			}
+			selections = extended
+		}
+		for _, selection := range selections {
+			content := contentWith(v, false, func(at oracle.ObjectKey) *store.Version { return selection[at] })
+			if !slices.Contains(out, content) {
+				out = append(out, content)
+			}
+		}
+	}
+	return out
+}
+
+// contentWith is contentOf with the configuration that a function returns.
+func contentWith(v *store.Version, primary bool, find func(oracle.ObjectKey) *store.Version) string {
 	template := nested(v.Content(), "spec", "template")
 	metadata, spec := nested(template, "metadata"), nested(template, "spec")
 	parts := map[string]any{}
@@ -403,7 +457,7 @@ func (l *ledger) contentOf(v *store.Version, primary bool) string {
 			encoded = strings.ReplaceAll(encoded, `"`+ref.Key.Name+`"`, `"`+name+`"`)
 		}
 		sum.Write([]byte(name))
-		if config := l.World.Server.Peek(ref.Kind, ref.Key); config != nil {
+		if config := find(ref); config != nil {
 			data, err := json.Marshal([]any{config.Content()["data"], config.Content()["binaryData"]})
 			if err != nil {
 				return ""

@@ -170,6 +170,8 @@ type workloadState struct {
 	content        string // identifies what it runs, see contentOf
 	template       any
 	contentHistory oracle.Timeline[string]
+	// templates are the versions of the workload, one for each template.
+	templates oracle.Timeline[*store.Version]
 
 	replicas, available int64
 	// ready reports whether enough pods are ready, by the threshold of the spec.
