@@ -43,6 +43,16 @@ func (c *Clocks) Differ() bool {
 	return slices.ContainsFunc(all, func(i *sim.Instance) bool { return !i.Clock.Now().Equal(all[0].Clock.Now()) })
 }
 
+// Now returns the time by the clock of a process. A process that has ended has none: then it is the correct time.
+func (c *Clocks) Now(process string) time.Time {
+	for _, i := range c.world.Instances() {
+		if i.Name == process {
+			return i.Clock.Now()
+		}
+	}
+	return c.world.Now()
+}
+
 // Consistent reports whether all processes agree about a time that one of them recorded since then: no clock was set, and no
 // two clocks differed. Otherwise no process can know how long ago that time was.
 func (c *Clocks) Consistent(since time.Time) bool {

@@ -56,7 +56,7 @@ func (l *ledger) checkers() oracle.Checkers {
 	core, weights, drained := l.Ledger, &writtenWeights{l, map[oracle.ObjectKey][]weightedDestination{}}, &drains{l, map[string]time.Time{}}
 	measured, paused, suspended := newMeasurementTimes(l), &pauses{l, map[types.UID]time.Time{}}, &knownPauses{l, map[types.UID]bool{}}
 	conflicts, aborts := &exclusiveServices{ledger: l, managers: map[string]manager{}}, &gradualAborts{l, map[types.UID]abort{}}
-	planned, promoted, requested, reported := &canaryWeights{l}, &gatedPromotions{l, map[servedRevision]bool{}}, &requestedPods{l}, &statusReports{l, map[types.UID]time.Time{}}
+	planned, promoted, requested, reported := &canaryWeights{l}, &gatedPromotions{l, map[servedRevision]bool{}}, &requestedPods{l}, &statusReports{l, map[types.UID]delayEnd{}}
 	fields, idle, final := &documentedFields{l}, &idleRollouts{l}, &finalStatuses{l}
 	facts := oracle.Facts{
 		TrafficShifts: weights.trafficShifts, PlannedWeights: planned.plannedWeights, ReadyWeights: planned.readyWeights,

@@ -133,8 +133,11 @@ type statusReports struct {
 	*ledger
 
 	// delayEnds are the last scale-down deadlines of ReplicaSets, which lose them with their pods.
-	delayEnds map[types.UID]time.Time
+	delayEnds map[types.UID]delayEnd
 }
+
+// delayEnd is the end of the delay of retained pods, by the clock of the process that recorded it, and when that was.
+type delayEnd struct{ until, recorded time.Time }
 
 // statusChanges returns the facts for I13.
 func (c *statusReports) statusChanges(event any) []oracle.StatusChange {
@@ -152,10 +155,8 @@ func (c *statusReports) statusChanges(event any) []oracle.StatusChange {
 
 // statusHistory is the part of I13 about revisions, ping-pong Services, and steps.
 func (c *statusReports) statusHistory(event any) {
-	if w, ok := event.(replicaSetWritten); ok && w.before != nil {
-		if until, err := time.Parse(time.RFC3339, w.before.Annotations[argov1.ScaleDownDeadlineAnnotation]); err == nil {
-			c.delayEnds[w.before.UID] = until
-		}
+	if w, ok := event.(replicaSetWritten); ok && w.after != nil {
+		c.recordDelay(w)
 	}
 	h, ok := event.(rolloutWritten)
 	if !ok || !h.StatusReported() {
@@ -167,6 +168,22 @@ func (c *statusReports) statusHistory(event any) {
 	c.checkStepIndex(h)
 	c.checkPingPong(h)
 	c.checkDeadline(h)
+}
+
+// recordDelay records the end of the delay of a ReplicaSet. It ends with the removal of the pods, or because the revision is released
+// again, or stable again, with pods.
+func (c *statusReports) recordDelay(w replicaSetWritten) {
+	text := w.after.Annotations[argov1.ScaleDownDeadlineAnnotation]
+	if until, err := time.Parse(time.RFC3339, text); err == nil {
+		if last := c.delayEnds[w.after.UID]; !last.until.Equal(until) {
+			c.delayEnds[w.after.UID] = delayEnd{until, c.Now()}
+		}
+		return
+	}
+	status := w.record.object.Status
+	if used := hashOf(w.after) == status.CurrentPodHash || hashOf(w.after) == status.StableRS; text == "" && used && w.replicas() > 0 {
+		delete(c.delayEnds, w.after.UID)
+	}
 }
 
 // checkDeadline checks that the progress deadline does not pass while pods of an earlier revision are retained for their delay, nor
@@ -183,11 +200,12 @@ func (c *statusReports) checkDeadline(h rolloutWritten) {
 		}
 	}
 	for _, set := range c.replicaSetsOf(r) {
-		until, retained := c.delayEnds[set.UID]
+		delay, retained := c.delayEnds[set.UID]
 		hash := hashOf(set)
-		if !retained || hash == h.After.Status.CurrentPodHash || hash == h.After.Status.StableRS || set.Status.Replicas == 0 || !c.Clocks.Consistent(until.Add(-time.Hour)) {
+		if !retained || hash == h.After.Status.CurrentPodHash || hash == h.After.Status.StableRS || set.Status.Replicas == 0 || !c.Clocks.Consistent(delay.recorded) {
 			continue
 		}
+		until := delay.until.Add(c.Now().Sub(c.Clocks.Now(h.Actor)))
 		if lost := desiredReplicas(set) == 0 && (c.LastFault.After(until.Add(-c.Lag)) || c.Started[h.Actor].After(until)); lost {
 			continue // the end of the delay removed the deadline, and may not be in the status
 		}
