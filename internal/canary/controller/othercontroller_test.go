@@ -116,6 +116,11 @@ func TestAReleaseIsLeftToARunningFlaggerAndAdoptedWhenItIsGone(t *testing.T) {
 	if len(requests) != 1 || requests[0].NamespacedName != key {
 		t.Fatalf("the deletion of Flagger requeues %v, want %v", requests, key)
 	}
+	// A Canary may observe the Deployment as its target, after it was looked for as another controller.
+	w.reconciler.observed.Record(key, []watching.ObjectVersion{watching.VersionOf(deploymentKind.GroupKind(), before)})
+	if requests := w.reconciler.AffectedReleases(t.Context(), deploymentKind.GroupKind(), toUnstructured(t, gone), toUnstructured(t, before)); len(requests) != 1 {
+		t.Errorf("the start of Flagger requeues %v, want %v", requests, key)
+	}
 	w.enqueue(key)
 	w.waitForPhase(t, key, flaggerv1.CanaryPhaseInitialized)
 	if message, _ := health.Load("peer"); message != "" {

@@ -105,6 +105,9 @@ func (r *Reconciler) watchedKinds(tracking bool) []client.Object {
 // AffectedReleases returns the Canaries to reconcile because of a change of an object. before is nil for a new object, after
 // for a deleted one.
 func (r *Reconciler) AffectedReleases(ctx context.Context, kind schema.GroupKind, before, after client.Object) []reconcile.Request {
+	if r.OtherController.IsRelevantChange(kind, before, after) {
+		return releases.Requests(ctx, r.Client)
+	}
 	requests := r.affectedReleases(ctx, kind, before, after)
 	if after == nil {
 		return requests
@@ -112,14 +115,11 @@ func (r *Reconciler) AffectedReleases(ctx context.Context, kind schema.GroupKind
 	return r.observed.Drop(requests, watching.VersionOf(kind, after))
 }
 
-// affectedReleases returns the Canaries for AffectedReleases, whether they have observed the change or not.
+// affectedReleases returns the Canaries that an object concerns, whether they have observed the change or not.
 func (r *Reconciler) affectedReleases(ctx context.Context, kind schema.GroupKind, before, after client.Object) []reconcile.Request {
 	object := after
 	if object == nil {
 		object = before
-	}
-	if r.OtherController.IsRelevantChange(kind, before, after) {
-		return releases.Requests(ctx, r.Client)
 	}
 	switch object := object.(type) {
 	case *flaggerv1.Canary:

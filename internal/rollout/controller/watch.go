@@ -121,6 +121,13 @@ func watchedObjects(o Options, endpointSlices bool) []client.Object {
 // AffectedReleases returns the Rollouts to reconcile because of a change of an object. before is nil for a new object, after
 // for a deleted one.
 func (r *Reconciler) AffectedReleases(ctx context.Context, kind schema.GroupKind, before, after client.Object) []reconcile.Request {
+	if r.OtherController.IsRelevantChange(kind, before, after) {
+		managers, err := r.managersOfMarked(ctx)
+		if err != nil {
+			log.FromContext(ctx).Error(err, "Could not requeue all Rollouts that manage objects")
+		}
+		return append(releases.Requests(ctx, r.Client), managers...)
+	}
 	requests := r.affectedReleases(ctx, kind, before, after)
 	if after == nil {
 		return requests
@@ -128,18 +135,11 @@ func (r *Reconciler) AffectedReleases(ctx context.Context, kind schema.GroupKind
 	return r.observed.Drop(requests, watching.VersionOf(kind, after))
 }
 
-// affectedReleases returns the Rollouts for AffectedReleases, whether they have observed the change or not.
+// affectedReleases returns the Rollouts that an object concerns, whether they have observed the change or not.
 func (r *Reconciler) affectedReleases(ctx context.Context, kind schema.GroupKind, before, after client.Object) []reconcile.Request {
 	object := after
 	if object == nil {
 		object = before
-	}
-	if r.OtherController.IsRelevantChange(kind, before, after) {
-		managers, err := r.managersOfMarked(ctx)
-		if err != nil {
-			log.FromContext(ctx).Error(err, "Could not requeue all Rollouts that manage objects")
-		}
-		return append(releases.Requests(ctx, r.Client), managers...)
 	}
 	switch object := object.(type) {
 	case *argov1.Rollout:
