@@ -199,13 +199,18 @@ func (c *statusReports) checkDeadline(h rolloutWritten) {
 			length = min(length, time.Duration(*seconds)*time.Second)
 		}
 	}
+	offset := c.Now().Sub(c.Clocks.Now(h.Actor))
+	passed := lastProgress(h.Before.Status).Add(length + offset)
 	for _, set := range c.replicaSetsOf(r) {
 		delay, retained := c.delayEnds[set.UID]
 		hash := hashOf(set)
 		if !retained || hash == h.After.Status.CurrentPodHash || hash == h.After.Status.StableRS || set.Status.Replicas == 0 || !c.Clocks.Consistent(delay.recorded) {
 			continue
 		}
-		until := delay.until.Add(c.Now().Sub(c.Clocks.Now(h.Actor)))
+		if !delay.recorded.Before(passed) {
+			continue // writes failed until after the deadline, and the delay starts with it
+		}
+		until := delay.until.Add(offset)
 		if lost := desiredReplicas(set) == 0 && (c.LastFault.After(until.Add(-c.Lag)) || c.Started[h.Actor].After(until)); lost {
 			continue // the end of the delay removed the deadline, and may not be in the status
 		}
@@ -213,6 +218,15 @@ func (c *statusReports) checkDeadline(h rolloutWritten) {
 			c.Violate("I13", r.Name(), "the progress deadline of %s has passed, although the pods of %s are retained until %s", length, set.Name, until.Format(time.TimeOnly))
 		}
 	}
+}
+
+// lastProgress is the time from which a deadline counts; zero: there is none.
+func lastProgress(s argov1.RolloutStatus) time.Time {
+	i := slices.IndexFunc(s.Conditions, func(c argov1.RolloutCondition) bool { return c.Type == argov1.RolloutProgressing })
+	if i < 0 {
+		return time.Time{}
+	}
+	return s.Conditions[i].LastUpdateTime.Time
 }
 
 func timedOut(s argov1.RolloutStatus) bool {
