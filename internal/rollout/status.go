@@ -273,7 +273,7 @@ func fillInProgress(f facts, t transition, all conditions, isComplete bool) (con
 	lostPods := !isComplete && isInDesiredState(f.Spec, f.Status, f.Status.ObservedGeneration)
 	healthy := all.find(argov1.RolloutHealthy)
 	isScaled := !isComplete && healthy != nil && healthy.Status == corev1.ConditionTrue // often long after the last progress
-	isPaused := (len(s.PauseConditions) > 0 || f.Spec.Paused) && !isPromoted(s) // recordPause sets the condition
+	isPaused := (len(s.PauseConditions) > 0 || f.Spec.Paused) && !isPromoted(s)         // recordPause sets the condition
 	switch {
 	case s.Abort:
 		aborted := progressingCondition(corev1.ConditionFalse, reasonAborted, abortText(f.new.Revision, t.abortCause))
