@@ -12,8 +12,8 @@ import (
 // WithFormerTarget returns the Canary with the target that the observation and the decision are about. A release whose
 // spec.targetRef was changed ends with the target with which it started: only the pods of that target have its traffic, and only
 // its primary can receive it again. A deletion restores the target that was initialised last. next is then the target that the spec
-// names, as kind/name. Otherwise, the Canary is unchanged and next is empty, also if the kind is not supported: that is a mistake
-// in the spec, which blocks the release.
+// names, as kind/name; the autoscaler remains that of the spec, which may scale either of the two. Otherwise, the Canary is unchanged
+// and next is empty, also if the kind is not supported: that is a mistake in the spec, which blocks the release.
 func WithFormerTarget(c *flaggerv1.Canary) (used *flaggerv1.Canary, next string) {
 	ref := c.Spec.TargetRef
 	if c.DeletionTimestamp == nil && !usesRecordedTarget(c.Status) {
@@ -26,7 +26,6 @@ func WithFormerTarget(c *flaggerv1.Canary) (used *flaggerv1.Canary, next string)
 	}
 	used = c.DeepCopy()
 	used.Spec.TargetRef = flaggerv1.TargetReference{APIVersion: "apps/v1", Kind: kind, Name: name}
-	used.Spec.AutoscalerRef = nil // it may be that of the next target
 	return used, ref.Kind + "/" + ref.Name
 }
 

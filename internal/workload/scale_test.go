@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 )
@@ -88,6 +89,31 @@ func TestScale(t *testing.T) {
 			t.Errorf("got %d, want 1", got)
 		}
 	})
+}
+
+func TestScalesTarget(t *testing.T) {
+	w := newCartCluster(t)
+	expect := func(want bool, why string) {
+		t.Helper()
+		if got, err := w.workload.ScalesTarget(t.Context(), w.canary("cart")); err != nil || got != want {
+			t.Errorf("%s: got %v, %v, want %v", why, got, err, want)
+		}
+	}
+	expect(false, "no autoscaler")
+	w.patchYAML(canaryGVK, "cart", `{spec: {autoscalerRef: {apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, name: web}}}`)
+	expect(false, "one that does not exist")
+	w.applyYAML(`{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: web}, spec: {maxReplicas: 2, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: cart}}}`)
+	expect(true, "that of the target")
+	w.patchYAML(horizontalPodAutoscaler.kind, "web", `{spec: {scaleTargetRef: {name: next}}}`)
+	expect(false, "that of another target")
+	w.patchYAML(canaryGVK, "cart", `{spec: {autoscalerRef: {apiVersion: example.com/v1, kind: Scaler, name: web}}}`)
+	expect(false, "an unknown kind")
+	w.patchYAML(canaryGVK, "cart", `{spec: {autoscalerRef: {apiVersion: keda.sh/v1alpha1, kind: ScaledObject, name: web}}}`)
+	w.absent = scaledObject.kind
+	expect(false, "KEDA is not installed")
+	w.absent = schema.GroupVersionKind{}
+	w.applyYAML(`{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, metadata: {name: web}, spec: {scaleTargetRef: {name: cart}}}`)
+	expect(true, "KEDA's default kind")
 }
 
 func TestScaler(t *testing.T) {

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,16 +101,32 @@ func (d podScaling) EnsureScaler(ctx context.Context, c *flaggerv1.Canary, updat
 	return nil
 }
 
+// ScalesTarget reports whether the autoscaler in the spec of a Canary scales its target. One that does not exist scales nothing.
+func (w *Workloads) ScalesTarget(ctx context.Context, c *flaggerv1.Canary) (bool, error) {
+	if c.Spec.AutoscalerRef == nil {
+		return false, nil
+	}
+	source, _, err := w.sourceScaler(ctx, c)
+	if errors.Is(err, ErrNotInstalled) || err == nil && source == nil {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	scaled, _, _ := unstructured.NestedStringMap(source.Object, "spec", "scaleTargetRef")
+	return scaled["name"] == c.Spec.TargetRef.Name && cmp.Or(scaled["kind"], deploymentKind.Kind) == c.Spec.TargetRef.Kind, nil
+}
+
 // sourceScaler returns the autoscaler that the Canary refers to. It is read in the version that the cluster serves,
 // whatever version the reference has. problem is a message for the user.
-func (d podScaling) sourceScaler(ctx context.Context, c *flaggerv1.Canary) (source *unstructured.Unstructured, problem string, err error) {
+func (w *Workloads) sourceScaler(ctx context.Context, c *flaggerv1.Canary) (source *unstructured.Unstructured, problem string, err error) {
 	ref := c.Spec.AutoscalerRef
 	scaler, known := scalerOf(c)
 	if !known {
 		return nil, fmt.Sprintf("spec.autoscalerRef refers to %s %s.%s, but Serin copies only HorizontalPodAutoscalers and ScaledObjects: "+
 			"refer to one of those, or remove spec.autoscalerRef", ref.Kind, ref.Name, c.Namespace), nil
 	}
-	source, err = d.readCached(ctx, c, scaler.kind, ref.Name)
+	source, err = w.readCached(ctx, c, scaler.kind, ref.Name)
 	switch {
 	case err != nil:
 		return nil, "", err

@@ -48,3 +48,27 @@ func TestAReleaseEndsWithItsOwnTarget(t *testing.T) {
 		t.Error("the spec that was read was changed")
 	}
 }
+
+// TestAFormerTargetKeepsItsAutoscaler: a user changes spec.targetRef, but not yet spec.autoscalerRef. The maximum of that autoscaler still
+// applies to the former target, but not that of an autoscaler of the next target.
+func TestAFormerTargetKeepsItsAutoscaler(t *testing.T) {
+	for _, autoscaler := range []string{"cart", "basket"} {
+		c := &flaggerv1.Canary{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web-uid", Generation: 2}}
+		c.Spec.TargetRef = flaggerv1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "basket"}
+		c.Spec.AutoscalerRef = &flaggerv1.AutoscalerReference{Kind: "HorizontalPodAutoscaler", Name: autoscaler}
+		c.Spec.Service.Port, c.Spec.Analysis = 80, &flaggerv1.CanaryAnalysis{}
+		c.Status.Phase = flaggerv1.CanaryPhaseProgressing
+		c.Status.Serin = &flaggerv1.SerinStatus{Revision: "r2", Promoted: "r1", Shape: "canary/kubernetes/Deployment/cart"}
+		cluster := newTestCluster(t, outbound.Policy{}, c)
+		s, err := cluster.reconciler.observe(t.Context(), c, time.Now(), canary.OtherController{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kept := s.object.Spec.AutoscalerRef != nil; s.object.Spec.TargetRef.Name != "cart" || kept != (autoscaler == "cart") {
+			t.Errorf("the autoscaler of %s is kept for %s: %v", autoscaler, s.object.Spec.TargetRef.Name, kept)
+		}
+		if c.Spec.AutoscalerRef == nil {
+			t.Error("the spec that was read was changed")
+		}
+	}
+}

@@ -57,6 +57,8 @@ type Observer struct {
 type Workloads interface {
 	// ForCanary returns the workload that a Canary targets; nil if its kind is not supported.
 	ForCanary(c *flaggerv1.Canary) workload.Workload
+	// ScalesTarget reports whether the autoscaler in the spec of a Canary scales its target.
+	ScalesTarget(ctx context.Context, c *flaggerv1.Canary) (bool, error)
 	// Forget drops the cached data of a deleted Canary.
 	Forget(key types.NamespacedName)
 	// CachedKeys returns the Canaries with cached data.
@@ -178,6 +180,15 @@ func (o *Observer) Snapshot(ctx context.Context, object *flaggerv1.Canary, now t
 // observe reads everything that a Canary depends on. other is another controller that acts on it.
 func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now time.Time, other canary.OtherController) (*observation, error) {
 	object, nextTarget := canary.WithFormerTarget(object)
+	if nextTarget != "" {
+		scaled, err := o.Workloads.ScalesTarget(ctx, object)
+		if err != nil {
+			return nil, fmt.Errorf("find the autoscaler of %s %s: %w", object.Spec.TargetRef.Kind, object.Spec.TargetRef.Name, err)
+		}
+		if !scaled {
+			object.Spec.AutoscalerRef = nil // it is that of the next target
+		}
+	}
 	settings := o.Settings
 	settings.Features = func(provider string) canary.Features { return Features(o.Routers, object, provider) }
 	plan := canary.NewPlan(object, settings)

@@ -31,8 +31,11 @@ type applications struct {
 }
 
 func (a *applications) ForCanary(*flaggerv1.Canary) workload.Workload { return a }
-func (*applications) Forget(types.NamespacedName)                     {}
-func (*applications) CachedKeys() []types.NamespacedName              { return nil }
+func (*applications) ScalesTarget(context.Context, *flaggerv1.Canary) (bool, error) {
+	return false, nil
+}
+func (*applications) Forget(types.NamespacedName)        {}
+func (*applications) CachedKeys() []types.NamespacedName { return nil }
 
 // cartWorkload is the kind of the target of Canary cart.
 func cartWorkload(c client.Client, live client.Reader) workload.Workload {

@@ -362,6 +362,11 @@ func (*fakeWorkloads) PrimaryUpFromZero(context.Context, *flaggerv1.Canary) erro
 func (*fakeWorkloads) Ownership(context.Context, *flaggerv1.Canary) (workload.Ownership, error) {
 	return workload.Ownership{}, nil
 }
+
+// ScalesTarget: an autoscaler scales the target with its name.
+func (*fakeWorkloads) ScalesTarget(_ context.Context, c *flaggerv1.Canary) (bool, error) {
+	return c.Spec.AutoscalerRef != nil && c.Spec.AutoscalerRef.Name == c.Spec.TargetRef.Name, nil
+}
 func (*fakeWorkloads) Forget(types.NamespacedName)                      {}
 func (*fakeWorkloads) CachedKeys() []types.NamespacedName               { return nil }
 func (*fakeWorkloads) Dependencies(*flaggerv1.Canary) []workload.Object { return nil }
