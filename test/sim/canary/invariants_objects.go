@@ -179,6 +179,21 @@ func belongsToOther(v *store.Version, r *record) bool {
 	return text != "" && json.Unmarshal([]byte(text), &original) == nil && original.Canary != r.Key.String()
 }
 
+// servesOther reports whether a written Service or route belongs to another Canary before or after the write. That Canary may have the
+// same spec.service.name and another target, which it serves by the object, or to which its deletion restores the object.
+func servesOther(e *store.Event, r *record) bool {
+	return slices.ContainsFunc([]*store.Version{e.Old, e.New}, func(v *store.Version) bool {
+		switch {
+		case v == nil:
+			return false
+		case isControlledByCanary(v):
+			return actors.ControllerOf(v.Meta()).UID != r.UID
+		default:
+			return belongsToOther(v, r)
+		}
+	})
+}
+
 // publicPart returns the part of an object that must not contain secrets. Users may write secrets into the spec of a Canary.
 func publicPart(v *store.Version) map[string]any {
 	if v.Kind() == canaryKind {

@@ -60,6 +60,12 @@ func (r *Release) addConfig() {
 
 // addWorkload adds the Deployment or DaemonSet. It is called once its content is drawn.
 func (r *Release) addWorkload() *Release {
+	r.objects = append(r.objects, r.newTarget())
+	return r
+}
+
+// newTarget returns the Deployment or DaemonSet as its user writes it.
+func (r *Release) newTarget() *unstructured.Unstructured {
 	o := r.newDeployment()
 	if r.Kind == actors.DaemonSetKind {
 		o.SetKind(actors.DaemonSetKind.Kind)
@@ -68,11 +74,10 @@ func (r *Release) addWorkload() *Release {
 			delete(spec, field)
 		}
 	}
-	r.objects = append(r.objects, o)
-	return r
+	return o
 }
 
-// newDeployment returns the target as its user writes it, with fields and annotations that do not concern the release.
+// newDeployment returns a Deployment as the target, with fields and annotations that do not concern the release.
 func (r *Release) newDeployment() *unstructured.Unstructured {
 	return actors.NewObject("apps/v1", "Deployment", r.Target, map[string]any{
 		"metadata": map[string]any{
@@ -140,7 +145,12 @@ func (r *Release) newService() *unstructured.Unstructured {
 // addAutoscaler adds an autoscaler of the target.
 func (r *Release) addAutoscaler() {
 	r.Spec.AutoscalerRef = &flaggerv1.AutoscalerReference{APIVersion: "autoscaling/v2", Kind: "HorizontalPodAutoscaler", Name: r.Target}
-	r.objects = append(r.objects, actors.NewAutoscaler(r.Target, "apps/v1", "Deployment", "checkout", 4))
+	r.objects = append(r.objects, newAutoscaler(r.Target))
+}
+
+// newAutoscaler returns the autoscaler of a target.
+func newAutoscaler(target string) *unstructured.Unstructured {
+	return actors.NewAutoscaler(target, "apps/v1", "Deployment", "checkout", 4)
 }
 
 // addRoute adds a VirtualService that a user created before the release.

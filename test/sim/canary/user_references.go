@@ -51,14 +51,14 @@ func (u *users) restoreReferences(r *Release) {
 	}
 }
 
-// replaceTarget makes another Deployment the target of a release, and perhaps the former one again. The Services remain. Users do not
-// do that where nothing records the former target, or where an autoscaler or a second Canary belongs to it, nor if a deletion has to
-// restore it.
+// replaceTarget makes another Deployment or DaemonSet the target of a release, and perhaps the former one again. The Services remain.
+// Users do not do that where another controller or a user overwrites the status: only the status records the former target, whose
+// traffic and pods would then remain, and be attributed to the new one.
 func (u *users) replaceTarget(r *Release, s *sim.Stream) {
 	back, delay := s.Chance(0.5), sim.Pick(s, time.Second, 20*time.Second, 2*time.Minute, 6*time.Minute)
 	former := r.Target
 	faults := u.World.Faults
-	if faults.Has(OtherController) || faults.Has(actors.NonsenseStatus) || faults.Has(SameTarget) || r.Spec.RevertOnDeletion || r.invalid || r.Kind != actors.DeploymentKind || r.Spec.AutoscalerRef != nil {
+	if faults.Has(OtherController) || faults.Has(actors.NonsenseStatus) {
 		return
 	}
 	next := "next-" + r.Key.Name
@@ -75,21 +75,30 @@ func (u *users) replaceTarget(r *Release, s *sim.Stream) {
 	})
 }
 
-// useTarget makes a Deployment the target of a release. It is created if it does not exist.
+// useTarget makes another workload the target of a release. It is created with its autoscaler if it does not exist.
 func (u *users) useTarget(r *Release, name string) bool {
-	other := *r
+	former, other := r.Target, *r
 	other.Target = name
 	if u.World.Server.Peek(r.Kind, types.NamespacedName{Namespace: actors.Namespace, Name: name}) == nil {
-		u.UserClient.Create(other.newDeployment())
+		u.UserClient.Create(other.newTarget())
 	}
-	refer := func(spec *flaggerv1.CanarySpec) { spec.TargetRef.Name, spec.Service.Name = name, r.Apex }
+	if r.Spec.AutoscalerRef != nil && u.World.Server.Peek(actors.AutoscalerKind, types.NamespacedName{Namespace: actors.Namespace, Name: name}) == nil {
+		u.UserClient.Create(newAutoscaler(name))
+	}
+	refer := func(spec *flaggerv1.CanarySpec) {
+		spec.TargetRef.Name, spec.Service.Name = name, r.Apex
+		if ref := spec.AutoscalerRef; ref != nil && ref.Name == former {
+			spec.AutoscalerRef = ref.DeepCopy()
+			spec.AutoscalerRef.Name = name
+		}
+	}
 	if !u.updateSpec(r, func(c *flaggerv1.Canary) { refer(&c.Spec) }) {
 		return false
 	}
 	refer(&r.Spec)
 	refer(&r.validSpec)
 	r.Target, r.promoted = name, ""
-	u.UserClient.TraceAction(r.Key, "make Deployment %s the target", name)
+	u.UserClient.TraceAction(r.Key, "make %s %s the target", r.Kind.Kind, name)
 	if u.Stopped {
 		u.replaceStuckVersion(r)
 	}
