@@ -3,6 +3,7 @@ package reconciler
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -116,10 +117,25 @@ func (s *Simple[O, S]) WriteStatus(ctx context.Context, object O, status S) erro
 // Report records the events of a decision, and returns those that were not recorded before.
 func (s *Simple[O, S]) Report(ctx context.Context, object O, events []release.Event) []release.Event {
 	reported := s.ongoing.NewEvents(client.ObjectKeyFromObject(object), events)
-	for _, event := range reported {
+	for _, event := range joinEvents(reported) {
 		s.Recorder.Event(ctx, s.Reference(object), event)
 	}
 	return reported
+}
+
+// joinEvents joins the events of one decision that have the same reason, such as the results of all metrics when a run ends. Each
+// event is a request to the API server. Warnings remain separate.
+func joinEvents(events []release.Event) []release.Event {
+	var joined []release.Event
+	for _, event := range events {
+		i := slices.IndexFunc(joined, func(e release.Event) bool { return e.Reason == event.Reason })
+		if i < 0 || event.Type == release.Warning || joined[i].Type == release.Warning {
+			joined = append(joined, event)
+			continue
+		}
+		joined[i].Message += "; " + event.Message
+	}
+	return joined
 }
 
 // Footprint lists the objects of the kind that this process has state of.

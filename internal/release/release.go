@@ -88,8 +88,12 @@ type Event struct {
 	// Persistent events describe a state that lasts as long as every decision repeats the event. They are sent once,
 	// when the state begins.
 	Persistent bool
-	// InStatus events repeat what the status shows: a weight, a completed step, a pause. Many of them may be combined into one.
-	InStatus bool
+	// InStatus events repeat what the status shows: a weight, a completed step, a pause. Of a series of them, those after the first
+	// Individual ones of each reason are combined into one event. A Warning is never one of them.
+	InStatus   bool
+	Individual int
+	// StartsSeries is true for an event after which the next ones are written one by one again: the start of a release, its end.
+	StartsSeries bool
 	// Internal is true for failures of Serin rather than of the release; they are logged as errors.
 	Internal bool
 	// Alert is sent to the alert providers along with the event; nil: none.

@@ -147,5 +147,5 @@ func completeStep(f facts, state stepState, t transition) transition {
 	s = withStepIndex(f, s, int(next))
 	s.Canary.CurrentStepAnalysisRunStatus, s.Canary.CurrentExperiment = nil, ""
 	t.status = withoutPause(s, argov1.PauseReasonCanaryPauseStep)
-	return t.withStatusEvent("RolloutStepCompleted", stepCompletedText(next, int32(len(f.steps())), step)) //nolint:gosec // a list in one object
+	return t.withStatusEvent(reasonStepCompleted, stepCompletedText(next, int32(len(f.steps())), step)) //nolint:gosec // a list in one object
 }

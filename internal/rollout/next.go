@@ -98,12 +98,12 @@ func scaleOnly(status argov1.RolloutStatus) transition {
 }
 
 func (t transition) withEvent(kind release.EventType, reason, message string) transition {
-	t.events = append(slices.Clip(t.events), release.Event{Type: kind, Reason: reason, Message: message})
+	t.events = append(slices.Clip(t.events), release.Event{Type: kind, Reason: reason, Message: message, StartsSeries: startsSeries(reason)})
 	return t
 }
 
 // withStatusEvent adds an event about a change that the status shows too.
 func (t transition) withStatusEvent(reason, message string) transition {
-	t.events = append(slices.Clip(t.events), release.Event{Type: release.Normal, Reason: reason, Message: message, InStatus: true})
+	t.events = append(slices.Clip(t.events), StatusEvent(reason, message))
 	return t
 }

@@ -188,7 +188,7 @@ func fillInStatus(f facts, t transition, plugins pluginPlan) transition {
 	t.status = recordDuration(f, t.status)
 	switch before, after := f.Status.PauseConditions, t.status.PauseConditions; {
 	case len(before) == 0 && len(after) > 0:
-		t = t.withStatusEvent(reasonPaused, fmt.Sprintf("Rollout is paused (%s)", after[0].Reason))
+		t.events = append(slices.Clip(t.events), pausedEvent(f, t.status))
 	case len(before) > 0 && len(after) == 0 && !t.status.Abort:
 		t = t.withStatusEvent(reasonResumed, textResumed)
 	}
@@ -235,7 +235,7 @@ func fillInConditions(f facts, t transition) transition {
 	all, t = fillInProgress(f, t, all, isComplete)
 	all = all.withCondition(completedCondition(isPromoted(s)), f.Now)
 	if all.find(argov1.RolloutCompleted).Status == corev1.ConditionFalse && !wasIncomplete {
-		t = t.withEvent(release.Normal, "RolloutNotCompleted", fmt.Sprintf("Rollout not completed, started update to revision %d (%s)", f.new.Revision, f.Hash))
+		t = t.withEvent(release.Normal, reasonNotCompleted, fmt.Sprintf("Rollout not completed, started update to revision %d (%s)", f.new.Revision, f.Hash))
 	}
 	if isHealthy := isComplete && len(s.PauseConditions) == 0 && !f.Spec.Paused; isHealthy || all.find(argov1.RolloutHealthy) != nil {
 		all = all.withCondition(healthyCondition(isHealthy), f.Now)

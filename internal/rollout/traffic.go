@@ -421,7 +421,7 @@ func confirmWeights(f facts, t trafficPlan) trafficPlan {
 	recordedWeights.Verified = t.plugins.verified(recordedWeights.Verified, previous, unchanged)
 	t = t.withRouterPlugins()
 	if text := weightsUpdatedText(previous, *t.weights); text != "" {
-		t.events = append(t.events, release.Event{Type: release.Normal, Reason: "TrafficWeightUpdated", Message: text, InStatus: true})
+		t.events = append(t.events, StatusEvent("TrafficWeightUpdated", text))
 	}
 	return t
 }

@@ -83,8 +83,8 @@ type Outbox struct {
 type queueKey struct {
 	types.NamespacedName
 	isRecord bool
-	// combinedReason is the reason of events that are combined; empty: the messages are sent as soon as possible.
-	combinedReason string
+	// series identifies the combined event of a series; 0: the messages are sent as soon as possible.
+	series int64
 }
 
 // messageQueue contains the unsent messages of one kind of one release; it is deleted when it is empty.
@@ -167,7 +167,7 @@ func (o *Outbox) addToQueue(releaseKey types.NamespacedName, m message) (dropped
 	if o.closed {
 		return m, errStopped
 	}
-	key := queueKey{releaseKey, m.isRecord, ""}
+	key := queueKey{releaseKey, m.isRecord, 0}
 	q := o.queues[key]
 	if q == nil {
 		q = &messageQueue{queueKey: key, current: &m}
@@ -186,15 +186,15 @@ func (o *Outbox) addToQueue(releaseKey types.NamespacedName, m message) (dropped
 }
 
 // enqueueLater queues a Kubernetes event that is sent at the given time, or when Run ends if that is earlier. It does not delay
-// the other events of its release. The text of an event of the same reason that is queued already must include it.
-func (o *Outbox) enqueueLater(releaseKey types.NamespacedName, reason string, m message, at time.Time) {
+// the other events of its release. The text of an event of the same series that is queued already must include it.
+func (o *Outbox) enqueueLater(releaseKey types.NamespacedName, series int64, m message, at time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
 		o.dropMessage(releaseKey, m, errStopped)
 		return
 	}
-	key := queueKey{releaseKey, m.isRecord, reason}
+	key := queueKey{releaseKey, m.isRecord, series}
 	if q := o.queues[key]; q != nil { // it is being sent
 		q.queue = []message{m}
 		return

@@ -44,12 +44,9 @@ const (
 // The combination of events that repeat what the status of their object shows, such as the completed steps of a Rollout. A
 // release with many steps would otherwise consist mostly of requests for them.
 const (
-	// maxSimilarEvents is the number of events of one object and reason that are written one by one. Test suites for Argo
-	// Rollouts compare the events of releases with two steps.
-	maxSimilarEvents = 3
-	// similarityPeriod is the time without such an event after which they are written one by one again.
-	similarityPeriod = 10 * time.Minute
-	// combinationInterval is the minimum time between two writes of a combined event.
+	// seriesPeriod is the time without such an event after which they are written one by one again.
+	seriesPeriod = 10 * time.Minute
+	// combinationInterval is the minimum time between two writes of a combined event, and the maximum delay of its parts.
 	combinationInterval = time.Minute
 	// combinedPrefix marks the message of a combined event, as client-go does.
 	combinedPrefix = "(combined from similar events): "
@@ -80,19 +77,36 @@ type Recorder struct {
 type objectTexts struct {
 	uid     types.UID
 	bucket  eventBucket
-	records map[[16]byte]eventRecord  // by the hash of type, reason and message; the texts would need ten times the memory
-	similar map[string]*similarEvents // by reason; only of events that the status shows
+	records map[[16]byte]eventRecord // by the hash of type, reason and message; the texts would need ten times the memory
+	series  *eventSeries             // of events that the status shows; nil: none is in progress
 }
 
-// similarEvents are the recent events of one object and reason.
-type similarEvents struct {
+// eventSeries are the recent events of one object that its status shows too, usually of one release.
+type eventSeries struct {
 	lastTime time.Time
-	count    int
-	// combined is the event that represents all after the first ones; its name is 0 until there is one.
+	counts   map[string]int // by reason
+	// combined is the event that represents all after the first ones of each reason; its name is 0 until there is one.
 	combined eventRecord
-	message  string // the latest
+	// latest are the latest events that it represents, one of each reason, the newest last.
+	latest []release.Event
 	// isWritten is true once the combined event exists in the API server; isQueued while a write of it is queued.
 	isWritten, isQueued bool
+}
+
+// add adds an event to the ones that the combined event represents.
+func (s *eventSeries) add(event release.Event) {
+	s.latest = append(slices.DeleteFunc(s.latest, func(e release.Event) bool { return e.Reason == event.Reason }), event)
+	s.combined.count++
+}
+
+// message returns the message of the combined event. It contains the latest message of each reason, so that the combination hides
+// neither the weight nor the step.
+func (s *eventSeries) message() string {
+	texts := make([]string, 0, len(s.latest))
+	for _, event := range s.latest {
+		texts = append(texts, event.Message)
+	}
+	return release.Truncate(combinedPrefix+strings.Join(texts, "; "), textLimit)
 }
 
 type eventRecord struct {
@@ -135,7 +149,7 @@ func (r *Recorder) LateEvent(ctx context.Context, about corev1.ObjectReference, 
 }
 
 func (r *Recorder) enqueueEvent(about corev1.ObjectReference, event release.Event, late bool) {
-	if event.InStatus && !late && r.combineEvent(about, event) {
+	if !late && r.combineEvent(about, event) {
 		return
 	}
 	// Dropped events are counted too: when the text is repeated after the flood, the event has the total count.
@@ -156,27 +170,30 @@ func (r *Recorder) enqueueEvent(about corev1.ObjectReference, event release.Even
 	})
 }
 
-// combineEvent adds an event to the combined event of its reason, and reports whether it did: false for the first ones, which
-// are written one by one.
+// combineEvent adds an event to the series of its object, and reports whether the combined event represents it. Otherwise, it must
+// be written by itself.
 func (r *Recorder) combineEvent(about corev1.ObjectReference, event release.Event) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := types.NamespacedName{Namespace: about.Namespace, Name: about.Name}
 	known := r.texts[key]
+	if event.StartsSeries && known != nil {
+		known.series = nil // its combined event is still written
+	}
+	if !event.InStatus || event.Type == release.Warning {
+		return false
+	}
 	if known == nil || known.uid != about.UID {
 		known = r.newTexts(key, about.UID)
 	}
-	now, s := r.clock.Now(), known.similar[event.Reason]
-	if s == nil || now.Sub(s.lastTime) > similarityPeriod {
-		s = &similarEvents{}
-		if known.similar == nil {
-			known.similar = map[string]*similarEvents{}
-		}
-		known.similar[event.Reason] = s
+	now, s := r.clock.Now(), known.series
+	if s == nil || now.Sub(s.lastTime) > seriesPeriod {
+		s = &eventSeries{counts: map[string]int{}}
+		known.series = s
 	}
 	s.lastTime = now
-	s.count++
-	if s.count <= maxSimilarEvents {
+	s.counts[event.Reason]++
+	if s.counts[event.Reason] <= event.Individual {
 		return false
 	}
 	r.lastName = max(now.UnixNano(), r.lastName+1)
@@ -184,25 +201,24 @@ func (r *Recorder) combineEvent(about corev1.ObjectReference, event release.Even
 		s.combined.name = r.lastName
 	}
 	s.combined.lastTime = r.lastName
-	s.combined.count++
-	s.message = release.Truncate(combinedPrefix+event.Message, textLimit)
+	s.add(event)
 	if s.isQueued {
 		return true
 	}
 	s.isQueued = true
-	r.outbox.enqueueLater(key, event.Reason, message{
-		name:     fmt.Sprintf("combined Kubernetes event %s", event.Reason),
+	r.outbox.enqueueLater(key, s.combined.name, message{
+		name:     "combined Kubernetes event",
 		isRecord: true,
-		send:     func(ctx context.Context) error { return MarkTransient(r.writeCombined(ctx, about, event, s)) },
+		send:     func(ctx context.Context) error { return MarkTransient(r.writeCombined(ctx, about, s)) },
 	}, now.Add(combinationInterval))
 	return true
 }
 
-// writeCombined writes the combined event with all that it represents now.
-func (r *Recorder) writeCombined(ctx context.Context, about corev1.ObjectReference, event release.Event, s *similarEvents) error {
+// writeCombined writes the combined event of a series with all that it represents now. Its reason is that of the latest event.
+func (r *Recorder) writeCombined(ctx context.Context, about corev1.ObjectReference, s *eventSeries) error {
 	r.mu.Lock()
 	s.isQueued = false // what happens from now on needs another write
-	object, exists := r.newEvent(about, event, s.message, s.combined), s.isWritten
+	object, exists := r.newEvent(about, s.latest[len(s.latest)-1], s.message(), s.combined), s.isWritten
 	r.mu.Unlock()
 	err := r.writeEvent(ctx, object, exists)
 	r.mu.Lock()
@@ -302,7 +318,7 @@ func (t *objectTexts) dropOldest() {
 // its response was lost.
 func (r *Recorder) writeEvent(ctx context.Context, event *corev1.Event, repeated bool) error {
 	if repeated {
-		patch, err := json.Marshal(map[string]any{"count": event.Count, "lastTimestamp": event.LastTimestamp, "message": event.Message})
+		patch, err := json.Marshal(map[string]any{"count": event.Count, "lastTimestamp": event.LastTimestamp, "message": event.Message, "reason": event.Reason})
 		if err != nil {
 			return fmt.Errorf("render patch of event %s: %w", event.Name, err)
 		}

@@ -187,7 +187,11 @@ func TestARepeatedTextRaisesTheCount(t *testing.T) {
 }
 
 func step(n int) release.Event {
-	return release.Event{Type: release.Normal, Reason: "RolloutStepCompleted", Message: fmt.Sprintf("step %d", n), InStatus: true}
+	return release.Event{Type: release.Normal, Reason: "RolloutStepCompleted", Message: fmt.Sprintf("step %d", n), InStatus: true, Individual: 2}
+}
+
+func pause(n int) release.Event {
+	return release.Event{Type: release.Normal, Reason: "RolloutPaused", Message: fmt.Sprintf("pause %d", n), InStatus: true, Individual: 1}
 }
 
 func TestEventsThatTheStatusShowsAreCombinedAfterTheFirstOnes(t *testing.T) {
@@ -195,17 +199,18 @@ func TestEventsThatTheStatusShowsAreCombinedAfterTheFirstOnes(t *testing.T) {
 		r, server, _ := newTestRecorder(t)
 		for n := range 20 {
 			r.Event(t.Context(), objectRef("cart"), step(n+1))
+			r.Event(t.Context(), objectRef("cart"), pause(n+1))
 		}
-		other := step(1)
-		other.Reason = "RolloutPaused"
-		r.Event(t.Context(), objectRef("cart"), other)
+		warning := pause(1)
+		warning.Type = release.Warning
+		r.Event(t.Context(), objectRef("cart"), warning)
 		r.Event(t.Context(), objectRef("cart"), normal("not in the status"))
 		synctest.Wait()
-		want := map[string]int32{"Normal step 1": 2, "Normal step 2": 1, "Normal step 3": 1, "Normal not in the status": 1}
+		want := map[string]int32{"Normal step 1": 1, "Normal step 2": 1, "Normal pause 1": 1, "Warning pause 1": 1, "Normal not in the status": 1}
 		expect(t, "events at first", server.eventCounts(), want)
 
 		advanceTime(combinationInterval)
-		want["Normal (combined from similar events): step 20"] = 17
+		want["Normal (combined from similar events): step 20; pause 20"] = 37
 		expect(t, "events after an interval", server.eventCounts(), want)
 		expect(t, "requests", strings.Join(server.requests, " "), "create create create create create create")
 
@@ -215,15 +220,41 @@ func TestEventsThatTheStatusShowsAreCombinedAfterTheFirstOnes(t *testing.T) {
 		advanceTime(combinationInterval)
 		r.Event(t.Context(), objectRef("cart"), step(23)) // before the retry
 		advanceTime(2 * combinationInterval)
-		delete(want, "Normal (combined from similar events): step 20")
-		want["Normal (combined from similar events): step 23"] = 20
+		delete(want, "Normal (combined from similar events): step 20; pause 20")
+		want["Normal (combined from similar events): pause 20; step 23"] = 40
 		expect(t, "events after a failure", server.eventCounts(), want)
+		for _, event := range server.events {
+			if strings.HasPrefix(event.Message, combinedPrefix) {
+				expect(t, "reason of the combined event", event.Reason, "RolloutStepCompleted")
+			}
+		}
 
-		advanceTime(similarityPeriod + time.Second)
+		advanceTime(seriesPeriod + time.Second)
 		r.Event(t.Context(), objectRef("cart"), step(24))
 		synctest.Wait()
 		want["Normal step 24"] = 1
-		expect(t, "events of a later release", server.eventCounts(), want)
+		expect(t, "events much later", server.eventCounts(), want)
+	})
+}
+
+// TestEachSeriesHasACombinedEvent: a retried release has a series of its own, and that of the aborted one is still written.
+func TestEachSeriesHasACombinedEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, server, _ := newTestRecorder(t)
+		for n := range 4 {
+			r.Event(t.Context(), objectRef("cart"), step(n+1))
+		}
+		aborted := release.Event{Type: release.Warning, Reason: "RolloutAborted", Message: "aborted", StartsSeries: true}
+		r.Event(t.Context(), objectRef("cart"), aborted)
+		for n := range 5 {
+			r.Event(t.Context(), objectRef("cart"), step(n+1))
+		}
+		synctest.Wait()
+		want := map[string]int32{"Normal step 1": 2, "Normal step 2": 2, "Warning aborted": 1}
+		expect(t, "events at first", server.eventCounts(), want)
+		advanceTime(combinationInterval)
+		want["Normal (combined from similar events): step 4"], want["Normal (combined from similar events): step 5"] = 2, 3
+		expect(t, "events after an interval", server.eventCounts(), want)
 	})
 }
 
@@ -237,7 +268,7 @@ func TestACombinedEventIsWrittenBeforeTheProcessEnds(t *testing.T) {
 		}
 		synctest.Wait()
 		stop()
-		expect(t, "count", server.eventCounts()["Normal (combined from similar events): step 5"], int32(2))
+		expect(t, "count", server.eventCounts()["Normal (combined from similar events): step 5"], int32(3))
 	})
 }
 

@@ -38,7 +38,11 @@ func (a routeApplier) setRoutes(ctx context.Context, s *observation, e rollout.T
 			s.versions[i] = nil // later effects of this decision take this write into account
 		}
 		for _, event := range outcome.Events {
-			events = append(events, release.Event{Type: eventType(event.Warning), Reason: event.Reason, Message: event.Message, InStatus: !event.Warning})
+			if event.Warning {
+				events = append(events, release.Event{Type: release.Warning, Reason: event.Reason, Message: event.Message})
+			} else {
+				events = append(events, rollout.StatusEvent(event.Reason, event.Message))
+			}
 		}
 		changed = changed || outcome.Changed
 		if reconciler.IsConflict(err) || errors.Is(err, traffic.ErrUnreachable) { // the decision that follows reports it
@@ -49,13 +53,6 @@ func (a routeApplier) setRoutes(ctx context.Context, s *observation, e rollout.T
 		}
 	}
 	return changed, events, nil
-}
-
-func eventType(warning bool) release.EventType {
-	if warning {
-		return release.Warning
-	}
-	return release.Normal
 }
 
 // routeOf returns the route of an effect.

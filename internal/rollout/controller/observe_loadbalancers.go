@@ -125,3 +125,10 @@ func (s *observation) useAnswer(answer *traffic.LoadBalancerAnswer) {
 		route.Confirmed = new(true)
 	}
 }
+
+func eventType(warning bool) release.EventType {
+	if warning {
+		return release.Warning
+	}
+	return release.Normal
+}
