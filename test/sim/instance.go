@@ -437,6 +437,9 @@ func (w callHook) Before(call store.Call) store.Fault {
 	}
 	w.callCount++
 	w.Publish(RequestSent{Instance: i.Name, Call: call})
+	if call.Read() {
+		w.Trace("  %s → %s %s %s", i.Name, call.Verb, strings.ToLower(call.Kind.Kind), call.Key.Name)
+	}
 	faults := w.Faults
 	latency := w.scheduling.Skewed(callLatency/4, callLatency*4)
 	if faults.Inject(SlowCalls) {

@@ -154,7 +154,29 @@ func Stories() []Story {
 			spec.Strategy.BlueGreen.PostPromotionAnalysis = new(analysisWith(shortTemplate))
 		}, Acts: []Act{shipWhenHealthy(actors.BadVersion)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
 	}
+	stories = append(stories, fiveWeights())
 	return slices.Concat(stories, interruptions(), pingPongStories(), jobStories(), workloadStories(), silentGateways(), unreadableTemplates())
+}
+
+// fiveWeights is the release that make bench measures: five weights with a pause each, and a background analysis of two metrics.
+func fiveWeights() Story {
+	const template = "checks"
+	check := func(name string) argov1.Metric {
+		m := errorsMetric("10s", 0)
+		m.Name, m.InitialDelay = name, m.Interval
+		return m
+	}
+	return Story{Name: "five weights", Router: actors.Istio, Spec: func(spec *argov1.RolloutSpec) {
+		spec.Replicas, spec.MinReadySeconds = new(int32(1)), 0
+		var steps []argov1.CanaryStep
+		for weight := int32(10); weight <= 50; weight += 10 {
+			steps = append(steps, weightStep(weight), pauseStep(10))
+		}
+		withSteps(steps...)(spec)
+		spec.Strategy.Canary.Analysis = &argov1.RolloutAnalysisBackground{RolloutAnalysis: analysisWith(template)}
+	}, Extra: func(r *Release) {
+		r.objects = append(r.objects, analysisTemplate(template, check("success"), check("latency")))
+	}, Acts: []Act{shipWhenHealthy(actors.GoodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"}
 }
 
 // interruptions returns stories in which users change their minds.
