@@ -179,6 +179,13 @@ func (u *users) restorePromoted(r *Release) {
 // replaceStuckVersion ships a version whose pods become ready if a release would otherwise wait for pods that never do: it is
 // being initialized or deleted, or the primary already has that version.
 func (u *users) replaceStuckVersion(r *Release) {
+	if c := u.storedCanary(r.Key); c != nil && c.DeletionTimestamp != nil {
+		if restored := recordedTarget(&c.Status); restored != "" && restored != r.Target {
+			former := *r
+			former.Target = restored
+			r = &former
+		}
+	}
 	v := r.Known[u.targetVersion(r)]
 	if v == nil || !v.Pods.NeverReady || !u.waitsForPods(r.Key) && !u.waitsForPods(types.NamespacedName{Namespace: actors.Namespace, Name: r.Key.Name + secondCanary}) {
 		return
