@@ -171,7 +171,7 @@ func (r *Recorder) enqueueEvent(about corev1.ObjectReference, event release.Even
 }
 
 // combineEvent adds an event to the series of its object, and reports whether the combined event represents it. Otherwise, it must
-// be written by itself.
+// be written individually.
 func (r *Recorder) combineEvent(about corev1.ObjectReference, event release.Event) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
