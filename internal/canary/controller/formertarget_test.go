@@ -23,21 +23,20 @@ func TestAReleaseEndsWithItsOwnTarget(t *testing.T) {
 	c.Spec.Service.Port, c.Spec.Analysis = 80, &flaggerv1.CanaryAnalysis{}
 	c.Status.Phase = flaggerv1.CanaryPhaseProgressing
 	c.Status.Serin = &flaggerv1.SerinStatus{Revision: "r2", Promoted: "r1", Shape: "canary/kubernetes/Deployment/cart"}
-	parts := newTestCluster(t, outbound.Policy{}).reconciler.Parts
-	parts.Client = fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(c).WithStatusSubresource(c).Build() // nothing else reconciles it
-	r := New(parts)
+	cluster := newTestCluster(t, outbound.Policy{})
+	observer := observerOf(t, cluster, c)
 	stored := &flaggerv1.Canary{}
-	if err := parts.Client.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "web"}, stored); err != nil {
+	if err := observer.Client.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "web"}, stored); err != nil {
 		t.Fatal(err)
 	}
-	s, err := r.observe(t.Context(), stored, time.Now(), canary.OtherController{})
+	s, err := observer.observe(t.Context(), stored, time.Now(), canary.OtherController{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := s.snapshot.NextTarget; got != "Deployment/basket" {
 		t.Errorf("the next target is %q, want Deployment/basket", got)
 	}
-	applier := effectApplier{Observer: &r.Observer, reader: parts.Client, memory: r.memory}
+	applier := effectApplier{Observer: observer, reader: observer.Client, memory: cluster.reconciler.memory}
 	if err := applier.applyEffect(t.Context(), s, canary.HasFinalizer{Present: true}, s.object.Status); err != nil {
 		t.Fatal(err)
 	}
@@ -47,6 +46,14 @@ func TestAReleaseEndsWithItsOwnTarget(t *testing.T) {
 	if stored.Spec.TargetRef.Name != "basket" {
 		t.Error("the spec that was read was changed")
 	}
+}
+
+// observerOf returns the observer of a test cluster for a Canary that the cluster does not reconcile.
+func observerOf(t *testing.T, cluster *testCluster, c *flaggerv1.Canary) *Observer {
+	t.Helper()
+	observer := cluster.reconciler.Observer
+	observer.Client = fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(c.DeepCopy()).WithStatusSubresource(c).Build()
+	return &observer
 }
 
 // TestAFormerTargetKeepsItsAutoscaler: a user changes spec.targetRef, but not yet spec.autoscalerRef. The maximum of that autoscaler still
@@ -59,8 +66,7 @@ func TestAFormerTargetKeepsItsAutoscaler(t *testing.T) {
 		c.Spec.Service.Port, c.Spec.Analysis = 80, &flaggerv1.CanaryAnalysis{}
 		c.Status.Phase = flaggerv1.CanaryPhaseProgressing
 		c.Status.Serin = &flaggerv1.SerinStatus{Revision: "r2", Promoted: "r1", Shape: "canary/kubernetes/Deployment/cart"}
-		cluster := newTestCluster(t, outbound.Policy{}, c)
-		s, err := cluster.reconciler.observe(t.Context(), c, time.Now(), canary.OtherController{})
+		s, err := observerOf(t, newTestCluster(t, outbound.Policy{}), c).observe(t.Context(), c, time.Now(), canary.OtherController{})
 		if err != nil {
 			t.Fatal(err)
 		}
