@@ -23,7 +23,7 @@ var Canaries = []Mutant{
 		"weight without pods",
 		"I1",
 		"internal/canary/gates.go",
-		"if target.Ready && target.Replicas > 0 {", "if true {", 11,
+		"if target.Ready && target.Replicas > 0 {", "if true {", 2,
 	},
 	{
 		"users left without pods at rest",
@@ -72,19 +72,19 @@ var Canaries = []Mutant{
 		"one answer for two hooks with one address",
 		"I3",
 		"internal/canary/queries.go",
-		"if hook.Ordinal == 0 {", "if true {", 176,
+		"if hook.Ordinal == 0 {", "if true {", 329,
 	},
 	{
 		"window counted from lastTransitionTime",
 		"I3",
 		"internal/canary/snapshot.go",
-		"start: window.Start.Time", "start: s.Status.LastTransitionTime.Time", 33,
+		"start: window.Start.Time", "start: s.Status.LastTransitionTime.Time", 49,
 	},
 	{
 		"threshold off by one",
 		"I4",
 		"internal/canary/intent.go",
-		"return s.Status.FailedChecks >= s.Plan.Threshold", "return s.Status.FailedChecks > s.Plan.Threshold", 34,
+		"return s.Status.FailedChecks >= s.Plan.Threshold", "return s.Status.FailedChecks > s.Plan.Threshold", 91,
 	},
 	{
 		"failed checks counted twice",
@@ -102,7 +102,7 @@ var Canaries = []Mutant{
 		"pods gone before the route is back",
 		"I5",
 		"internal/canary/rollback.go",
-		"e := s.edit().addEffects(effects...).addEffects(trafficEnded(s)...).addStamps(", "e := s.edit().addEffects(effects...).addEffects(TargetScaledToZero{}).addEffects(trafficEnded(s)...).addStamps(", 6,
+		"e := s.edit().addEffects(effects...).addEffects(trafficEnded(s)...).addStamps(", "e := s.edit().addEffects(effects...).addEffects(TargetScaledToZero{}).addEffects(trafficEnded(s)...).addStamps(", 2,
 	},
 	{
 		"traffic that remains at the previous provider",
@@ -127,7 +127,7 @@ var Canaries = []Mutant{
 		"canary need not be ready",
 		"I7",
 		"internal/canary/gates.go",
-		"if target.Ready && target.Replicas > 0 {", "if target.Replicas > 0 {", 9,
+		"if target.Ready && target.Replicas > 0 {", "if target.Replicas > 0 {", 6,
 	},
 	{
 		"labels of the target changed",
@@ -153,13 +153,13 @@ var Canaries = []Mutant{
 		"no wake-up for a window",
 		"I9",
 		"internal/canary/status.go",
-		"Queries: gates.Queries(), Wake: gates.Wake()}", "Queries: gates.Queries()}", 18,
+		"Queries: gates.Queries(), Wake: gates.Wake()}", "Queries: gates.Queries()}", 1,
 	},
 	{
 		"an answer is never asked for again",
 		"I9",
 		"internal/release/query.go",
-		"answer.Ended.IsZero() || answer.Began.Before(query.Since) && !answer.Since.Equal(query.Since)", "answer.Ended.IsZero()", 21,
+		"answer.Ended.IsZero() || answer.Began.Before(query.Since) && !answer.Since.Equal(query.Since)", "answer.Ended.IsZero()", 1,
 	},
 	{
 		"a window that began in the future",
@@ -188,7 +188,7 @@ var Canaries = []Mutant{
 		"internal/canary/controller/reconciler.go",
 		"	r.memory.ScheduleWake(key, decision.Wake)\n",
 		"	r.memory.ScheduleWake(key, decision.Wake)\n	if s.snapshot.Plan.Suspended {\n		s.podsDue = s.snapshot.Now.Add(10 * time.Minute)\n		_ = r.Reporter.Reader.Get(ctx, key, object)\n	}\n",
-		20,
+		36,
 	},
 	{
 		"address of a hook in a gate",
@@ -200,7 +200,7 @@ var Canaries = []Mutant{
 		"hook key that a crash changes",
 		"I11",
 		"internal/canary/queries.go",
-		"Key: digest(s.UID, s.run(), query.ID, string(phase), moment)}", "Key: digest(s.UID, s.run(), query.ID, string(phase), moment, s.Now.String())}", 26,
+		"Key: digest(s.UID, s.run(), query.ID, string(phase), moment)}", "Key: digest(s.UID, s.run(), query.ID, string(phase), moment, s.Now.String())}", 2,
 	},
 	{
 		"gates polled as fast as they answer",
@@ -260,7 +260,7 @@ var Canaries = []Mutant{
 		"I15",
 		"internal/canary/endpoints.go",
 		"func apexEndpoints(s Snapshot) release.Gate { return formerEndpoints(s, s.Plan.targetName()) }",
-		"func apexEndpoints(s Snapshot) release.Gate { return formerEndpoints(Snapshot{Plan: s.Plan}, s.Plan.targetName()) }", 1,
+		"func apexEndpoints(s Snapshot) release.Gate { return formerEndpoints(Snapshot{Plan: s.Plan}, s.Plan.targetName()) }", 204,
 	},
 	{
 		"Services that select the next primary too early",
@@ -272,20 +272,20 @@ var Canaries = []Mutant{
 		"primary removed while it is behind the restored apex",
 		"I16",
 		"internal/canary/endpoints.go",
-		"	if !s.Workload.ApexSelectsTarget {\n", "	if s.Workload.ApexSelectsTarget || !s.Workload.ApexSelectsTarget {\n", 261,
+		"	if !s.Workload.ApexSelectsTarget {\n", "	if s.Workload.ApexSelectsTarget || !s.Workload.ApexSelectsTarget {\n", 461,
 	},
 	{
 		"finalizer removed first",
 		"I16",
 		"internal/canary/deletion.go",
 		"\t\treturn keepStatus(s, gates, effects...)\n\t}\n\teffects = append(effects, UserObjectsRestored{})",
-		"\t\treturn keepStatus(s, gates, append(effects, HasFinalizer{Present: false})...)\n\t}\n\teffects = append(effects, UserObjectsRestored{})", 25,
+		"\t\treturn keepStatus(s, gates, append(effects, HasFinalizer{Present: false})...)\n\t}\n\teffects = append(effects, UserObjectsRestored{})", 28,
 	},
 	{
 		"counters of the previous revision",
 		"I17",
 		"internal/canary/restart.go",
-		"\te.resetCounters()\n\tbeginRun(e)\n", "\tbeginRun(e)\n", 3,
+		"\te.resetCounters()\n\tbeginRun(e)\n", "\tbeginRun(e)\n", 6,
 	},
 	{
 		"samples of the previous revision",
@@ -297,7 +297,7 @@ var Canaries = []Mutant{
 		"pods removed at rest",
 		"I18",
 		"internal/canary/idle.go",
-		"\t\treturn keepStatus(s, nil, steadyStateEffects(s)...)\n\t}\n\tgates", "\t\treturn keepStatus(s, nil, steadyStateEffects(s, TargetScaledToZero{})...)\n\t}\n\tgates", 2,
+		"\t\treturn keepStatus(s, nil, steadyStateEffects(s)...)\n\t}\n\tgates", "\t\treturn keepStatus(s, nil, steadyStateEffects(s, TargetScaledToZero{})...)\n\t}\n\tgates", 9,
 	},
 	{
 		"more pods than the autoscaler permits",
@@ -309,19 +309,19 @@ var Canaries = []Mutant{
 		"a label that is never written",
 		"I19",
 		"internal/workload/services.go",
-		"\t\tdesired.SetLabels(mergeForeignKeys(", "\t\tlabels[\"seen\"] = existing.GetResourceVersion()\n\t\tdesired.SetLabels(mergeForeignKeys(", 1,
+		"\t\tdesired.SetLabels(mergeForeignKeys(", "\t\tlabels[\"seen\"] = existing.GetResourceVersion()\n\t\tdesired.SetLabels(mergeForeignKeys(", 4,
 	},
 	{
 		"selector written in every reconciliation",
 		"I19",
 		"internal/workload/services.go",
-		"\t\tdesired.SetAnnotations(mergeForeignKeys(", "\t\tannotations[\"seen\"] = existing.GetResourceVersion()\n\t\tdesired.SetAnnotations(mergeForeignKeys(", 1,
+		"\t\tdesired.SetAnnotations(mergeForeignKeys(", "\t\tannotations[\"seen\"] = existing.GetResourceVersion()\n\t\tdesired.SetAnnotations(mergeForeignKeys(", 4,
 	},
 	{
 		"two questions of one release",
 		"I20",
 		"internal/queryrunner/queryrunner.go",
-		"if len(r.queue) > 0 && len(r.inFlight) < p.perRelease {", "if len(r.queue) > 0 {", 85,
+		"if len(r.queue) > 0 && len(r.inFlight) < p.perRelease {", "if len(r.queue) > 0 {", 26,
 	},
 	{
 		"requeued immediately, indefinitely",
@@ -339,7 +339,7 @@ var Canaries = []Mutant{
 		"failed revision released again",
 		"I23",
 		"internal/canary/idle.go",
-		"if revision == s.pinnedRevision() && !retry {", "if revision == s.pinnedRevision() && s.Status.Phase != flaggerv1.CanaryPhaseFailed {", 1,
+		"if revision == s.pinnedRevision() && !retry {", "if revision == s.pinnedRevision() && s.Status.Phase != flaggerv1.CanaryPhaseFailed {", 2,
 	},
 	{
 		"abort recorded and not carried out",
@@ -359,7 +359,7 @@ var Canaries = []Mutant{
 		"internal/canary/controller/memory.go",
 		"	gates := make([]flaggerv1.GateStatus, len(e.Gates))\n	for i, gate := range e.Gates {\n",
 		"	gates := []flaggerv1.GateStatus{}\n	for i, gate := range e.Gates[:0] {\n",
-		17,
+		6,
 	},
 	{
 		"Services without an owner",
@@ -371,7 +371,7 @@ var Canaries = []Mutant{
 		"configuration followed at rest",
 		"I28",
 		"internal/canary/steadystate.go",
-		"effects = append(effects, ScalerExists{})\n\t}", "effects = append(effects, ScalerExists{}, PrimaryExists{ID: s.promotionCopyID(), Follow: true})\n\t}", 117,
+		"effects = append(effects, ScalerExists{})\n\t}", "effects = append(effects, ScalerExists{}, PrimaryExists{ID: s.promotionCopyID(), Follow: true})\n\t}", 55,
 	},
 	{
 		"two Canaries for one target",
@@ -397,7 +397,7 @@ var Canaries = []Mutant{
 		"I32",
 		"internal/canary/deadline.go",
 		"return lastProgress(s, s.Workload.Primary, s.serin().PrimaryUnready).Add(s.Plan.Deadline)",
-		"if since := s.serin().Since; since != nil {\n\t\treturn since.Add(s.Plan.Deadline)\n\t}\n\treturn lastProgress(s, s.Workload.Primary, s.serin().PrimaryUnready).Add(s.Plan.Deadline)", 217,
+		"if since := s.serin().Since; since != nil {\n\t\treturn since.Add(s.Plan.Deadline)\n\t}\n\treturn lastProgress(s, s.Workload.Primary, s.serin().PrimaryUnready).Add(s.Plan.Deadline)", 148,
 	},
 	{
 		"a promotion that failed stays failed",
@@ -445,7 +445,7 @@ var Canaries = []Mutant{
 		"a suspended process continues to write",
 		"I38",
 		"internal/fence/fence.go",
-		"age >= f.duration {", "age >= 1000*f.duration {", 19,
+		"age >= f.duration {", "age >= 1000*f.duration {", 6,
 	},
 	{
 		"queries without the Lease",
@@ -457,13 +457,13 @@ var Canaries = []Mutant{
 		"a first observation that is not repeated",
 		"I39",
 		"internal/canary/controller/reconciler.go",
-		"for err == nil && r.dependents.Set(key, s.dependencies) {", "for err == nil && r.dependents.Set(key, s.dependencies) && s == nil {", 780000040,
+		"for err == nil && r.dependents.Set(key, s.dependencies) {", "for err == nil && r.dependents.Set(key, s.dependencies) && s == nil {", 410,
 	},
 	{
 		"a shard that is reconciled after its release",
 		"I40",
 		"internal/sharding/held.go",
-		"	if !h.shards[shard].held {\n", "	if len(h.shards) == 0 {\n", 1,
+		"	if !h.shards[shard].held {\n", "	if len(h.shards) == 0 {\n", 2,
 	},
 	{
 		"a history that a new run clears",
@@ -481,7 +481,7 @@ var Canaries = []Mutant{
 		"a new alert provider that is not noticed",
 		"I42",
 		"internal/canary/controller/observe.go",
-		"	for _, alert := range analysisOf(c).Alerts {\n		key := referenceKey", "	for _, alert := range analysisOf(c).Alerts[:0] {\n		key := referenceKey", 1,
+		"	for _, alert := range analysisOf(c).Alerts {\n		key := referenceKey", "	for _, alert := range analysisOf(c).Alerts[:0] {\n		key := referenceKey", 782,
 	},
 	{
 		"an old report that counts for the current route",
@@ -499,7 +499,7 @@ var Canaries = []Mutant{
 		"a Gateway without a report that is not noticed",
 		"I48",
 		"internal/canary/traffic.go",
-		"s.Route.Unreported.Message == \"\" {", "s.Route.Unreported.Message != \"\" {", 1,
+		"s.Route.Unreported.Message == \"\" {", "s.Route.Unreported.Message != \"\" {", 206,
 	},
 }
 

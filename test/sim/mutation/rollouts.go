@@ -6,13 +6,13 @@ var Rollouts = []Mutant{
 		"a Service moved to pods that do not exist",
 		"I1",
 		"internal/rollout/services.go",
-		"guarded && from != rs.Hash && rs.Available < needed {", "guarded && from != rs.Hash && rs.Available < needed && rs.SpecReplicas < 0 {", 73,
+		"guarded && from != rs.Hash && rs.Available < needed {", "guarded && from != rs.Hash && rs.Available < needed && rs.SpecReplicas < 0 {", 107,
 	},
 	{
 		"a ping-pong Service moved while users reach it",
 		"I1",
 		"internal/rollout/services.go",
-		"planServiceSelection(f, canary, f.new, canaryServiceHasTraffic(f))", "planServiceSelection(f, canary, f.new, canaryServiceHasTraffic(f) && f.Name == \"\")", 499,
+		"planServiceSelection(f, canary, f.new, canaryServiceHasTraffic(f))", "planServiceSelection(f, canary, f.new, canaryServiceHasTraffic(f) && f.Name == \"\")", 404,
 	},
 	{
 		"a ping-pong Service moved on an outdated route",
@@ -66,7 +66,7 @@ var Rollouts = []Mutant{
 		"a running analysis lets its step pass",
 		"I3",
 		"internal/rollout/step_gates.go",
-		"	default: // Pending, Running, not observed yet, and phases that only a newer controller writes\n\t\tgate.Verdict, gate.Opener = release.Wait, release.ByCluster\n", "	default:\n", 131,
+		"	default: // Pending, Running, not observed yet, and phases that only a newer controller writes\n\t\tgate.Verdict, gate.Opener = release.Wait, release.ByCluster\n", "	default:\n", 30,
 	},
 	{
 		"an aborted revision that is released again without its analysis",
@@ -96,7 +96,7 @@ var Rollouts = []Mutant{
 		"a weight before its pods",
 		"I7",
 		"internal/rollout/traffic.go",
-		"\tcase countStepPods(f).missingPods() != \"\":\n", "\tcase countStepPods(f).missingPods() != \"\" && !stepping:\n", 113,
+		"\tcase countStepPods(f).missingPods() != \"\":\n", "\tcase countStepPods(f).missingPods() != \"\" && !stepping:\n", 183,
 	},
 	{
 		"labels on the user's Service",
@@ -108,7 +108,7 @@ var Rollouts = []Mutant{
 		"subsets of users removed",
 		"I8",
 		"internal/traffic/istio/rollout.go",
-		"return slices.Contains(added, name) && name != rule.CanarySubsetName", "return name != rule.CanarySubsetName", 18,
+		"return slices.Contains(added, name) && name != rule.CanarySubsetName", "return name != rule.CanarySubsetName", 29,
 	},
 	{
 		"weights of routes that the Rollout does not name",
@@ -132,13 +132,13 @@ var Rollouts = []Mutant{
 		"no requeue at the end of a pause",
 		"I9",
 		"internal/rollout/facts.go",
-		"Gates: o.gates, Events: o.events, Wake: o.gates.Wake(),", "Gates: o.gates, Events: o.events,", 7,
+		"Gates: o.gates, Events: o.events, Wake: o.gates.Wake(),", "Gates: o.gates, Events: o.events,", 3,
 	},
 	{
 		"a deleted Rollout is fetched again",
 		"I9q",
 		"internal/rollout/controller/restore.go",
-		"	return r.restoreLeftovers(ctx, key)\n", "	_ = r.Reader.Get(ctx, key, releases.New())\n\treturn reconcile.Result{RequeueAfter: 10 * time.Minute}, nil\n", 18,
+		"	return r.restoreLeftovers(ctx, key)\n", "	_ = r.Reader.Get(ctx, key, releases.New())\n\treturn reconcile.Result{RequeueAfter: 10 * time.Minute}, nil\n", 15,
 	},
 	{
 		"a secret in the response of a service",
@@ -200,7 +200,7 @@ var Rollouts = []Mutant{
 		"a deadline during a delay",
 		"I13",
 		"internal/rollout/deadline.go",
-		"Status: s, ScaleDownPending: delayed}", "Status: s, ScaleDownPending: delayed && false}", 1,
+		"Status: s, ScaleDownPending: delayed}", "Status: s, ScaleDownPending: delayed && false}", 378,
 	},
 	{
 		"a share that an aborted revision keeps",
@@ -260,7 +260,7 @@ var Rollouts = []Mutant{
 		"analyses of the previous release",
 		"I17",
 		"internal/rollout/status.go",
-		"	s = withoutAnalyses(withoutPauses(s))\n", "	s = withoutPauses(s)\n", 30,
+		"	s = withoutAnalyses(withoutPauses(s))\n", "	s = withoutPauses(s)\n", 5,
 	},
 	{
 		"one pod beyond maxSurge",
@@ -284,7 +284,7 @@ var Rollouts = []Mutant{
 		"an annotation on ReplicaSets that is never written",
 		"I19",
 		"internal/rollout/controller/apply_replicasets.go",
-		"	after := change(before)\n", "	after := change(before)\n\tmetav1.SetMetaDataAnnotation(&after.ObjectMeta, \"seen\", before.ResourceVersion)\n", 1,
+		"	after := change(before)\n", "	after := change(before)\n\tmetav1.SetMetaDataAnnotation(&after.ObjectMeta, \"seen\", before.ResourceVersion)\n", 7,
 	},
 	{
 		"a Rollout requeued immediately, indefinitely",
@@ -296,7 +296,7 @@ var Rollouts = []Mutant{
 		"a run created again after a lost response",
 		"I22",
 		"internal/analysis/new.go",
-		"if existing.Status.Phase.Completed() || existing.DeletionTimestamp", "if existing.Name != \"\" || existing.Status.Phase.Completed() || existing.DeletionTimestamp", 154,
+		"if existing.Status.Phase.Completed() || existing.DeletionTimestamp", "if existing.Name != \"\" || existing.Status.Phase.Completed() || existing.DeletionTimestamp", 54,
 	},
 	{
 		"a Job with a name that is not stable",
@@ -333,13 +333,13 @@ var Rollouts = []Mutant{
 		"routes of steps after their release",
 		"I27",
 		"internal/rollout/traffic.go",
-		"	if t.managedRoutes {\n", "	if f.Status.CurrentStepIndex != nil {\n", 77,
+		"	if t.managedRoutes {\n", "	if f.Status.CurrentStepIndex != nil {\n", 5,
 	},
 	{
 		"a Service that keeps selecting the first stable revision",
 		"I27",
 		"internal/rollout/services.go",
-		"o = joinOutcomes(o, planServiceSelection(f, c.StableService, f.stable, true))\n", "if f.Services[c.StableService].ManagedBy == \"\" {\n\t\to = joinOutcomes(o, planServiceSelection(f, c.StableService, f.stable, true))\n\t}\n", 5,
+		"o = joinOutcomes(o, planServiceSelection(f, c.StableService, f.stable, true))\n", "if f.Services[c.StableService].ManagedBy == \"\" {\n\t\to = joinOutcomes(o, planServiceSelection(f, c.StableService, f.stable, true))\n\t}\n", 90,
 	},
 	{
 		"Jobs that are never terminated",
@@ -405,13 +405,13 @@ var Rollouts = []Mutant{
 		"a first observation that is not repeated",
 		"I39",
 		"internal/rollout/controller/reconciler.go",
-		"for err == nil && r.dependents.Set(s.key(), s.dependencies) {", "for err == nil && r.dependents.Set(s.key(), s.dependencies) && s == nil {", 780000115,
+		"for err == nil && r.dependents.Set(s.key(), s.dependencies) {", "for err == nil && r.dependents.Set(s.key(), s.dependencies) && s == nil {", 308,
 	},
 	{
 		"a shard that is reconciled after its release",
 		"I40",
 		"internal/sharding/held.go",
-		"	if !h.shards[shard].held {\n", "	if len(h.shards) == 0 {\n", 1,
+		"	if !h.shards[shard].held {\n", "	if len(h.shards) == 0 {\n", 2,
 	},
 	{
 		"a plugin called again too early",
@@ -429,13 +429,13 @@ var Rollouts = []Mutant{
 		"a router plugin that counts as confirmed too early",
 		"I45",
 		"internal/rollout/routerplugin.go",
-		"f.pluginsUnconfirmed = !p.route.Confirmed", "f.pluginsUnconfirmed = false", 300,
+		"f.pluginsUnconfirmed = !p.route.Confirmed", "f.pluginsUnconfirmed = false", 38,
 	},
 	{
 		"routes of a router plugin that share their number",
 		"I46",
 		"internal/rollout/routerplugin.go",
-		"Number: p.route.Number + 1}", "Number: max(p.route.Number, 1)}", 30,
+		"Number: p.route.Number + 1}", "Number: max(p.route.Number, 1)}", 1,
 	},
 	{
 		"an old report that counts for the current route",
