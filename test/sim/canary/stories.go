@@ -167,6 +167,17 @@ func latePrimaries() []Story {
 			}},
 			{After: 5 * time.Second, Do: func(p *users, r *Release) { p.ship(r, r.Add(actors.GoodVersion)) }},
 		}, End: flaggerv1.CanaryPhaseSucceeded},
+		{Name: "new revision after a change of the provider", Provider: actors.GatewayAPI, Spec: func(spec *flaggerv1.CanarySpec) {
+			useStepWeights(spec)
+			spec.Analysis.Interval = "2m"
+		}, Acts: []Act{
+			shipWhenInitialized(actors.GoodVersion), slow,
+			{When: phaseIs(flaggerv1.CanaryPhasePromoting), After: time.Second, Do: func(p *users, r *Release) { p.changeProvider(r, actors.Istio) }},
+			{When: phaseIs(flaggerv1.CanaryPhaseFailed), After: 5 * time.Second, Do: func(p *users, r *Release) {
+				p.UserClient.DeleteOf(r.Key, r.Target+"-primary", actors.DeploymentKind) // so that the next release begins with all users
+			}},
+			{After: 5 * time.Second, Do: func(p *users, r *Release) { p.ship(r, r.Add(actors.GoodVersion)) }},
+		}, End: flaggerv1.CanaryPhaseSucceeded},
 		{Name: "new revision beside a late primary", Provider: actors.Istio, Spec: func(spec *flaggerv1.CanarySpec) {
 			useStepWeights(spec)
 			spec.Analysis.Interval = "2m"

@@ -114,7 +114,7 @@ var Canaries = []Mutant{
 		"a former provider forgotten after a failed promotion",
 		"I5",
 		"internal/canary/runstate.go",
-		"		unfinished.Provider = e.snapshot.routingProvider()\n", "", 8500000346,
+		"		unfinished.Provider = e.snapshot.routingProvider()\n", "", 0,
 	},
 	{
 		"primary updated at the start",
