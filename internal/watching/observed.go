@@ -47,8 +47,13 @@ func (o *Observed) Record(key types.NamespacedName, versions []ObjectVersion) {
 	o.versions[key] = versions
 }
 
-// Drop returns the requests without those of releases that have observed a version already.
-func (o *Observed) Drop(requests []reconcile.Request, version ObjectVersion) []reconcile.Request {
+// Drop returns the requests without those of releases that have observed an object of a kind in this version already. A deleted
+// object (nil) has no version, and drops none.
+func (o *Observed) Drop(requests []reconcile.Request, kind schema.GroupKind, object client.Object) []reconcile.Request {
+	if object == nil || len(requests) == 0 {
+		return requests
+	}
+	version := VersionOf(kind, object)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.DeleteFunc(requests, func(r reconcile.Request) bool { return slices.Contains(o.versions[r.NamespacedName], version) })

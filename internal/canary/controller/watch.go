@@ -108,11 +108,7 @@ func (r *Reconciler) AffectedReleases(ctx context.Context, kind schema.GroupKind
 	if r.OtherController.IsRelevantChange(kind, before, after) {
 		return releases.Requests(ctx, r.Client)
 	}
-	requests := r.affectedReleases(ctx, kind, before, after)
-	if after == nil {
-		return requests
-	}
-	return r.observed.Drop(requests, watching.VersionOf(kind, after))
+	return r.observed.Drop(r.affectedReleases(ctx, kind, before, after), kind, after)
 }
 
 // affectedReleases returns the Canaries that an object concerns, whether they have observed the change or not.

@@ -128,11 +128,7 @@ func (r *Reconciler) AffectedReleases(ctx context.Context, kind schema.GroupKind
 		}
 		return append(releases.Requests(ctx, r.Client), managers...)
 	}
-	requests := r.affectedReleases(ctx, kind, before, after)
-	if after == nil {
-		return requests
-	}
-	return r.observed.Drop(requests, watching.VersionOf(kind, after))
+	return r.observed.Drop(r.affectedReleases(ctx, kind, before, after), kind, after)
 }
 
 // affectedReleases returns the Rollouts that an object concerns, whether they have observed the change or not.

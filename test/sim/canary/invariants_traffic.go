@@ -31,9 +31,16 @@ func (c *routeChanges) trafficShifts(event any) []oracle.TrafficShift {
 	if h.after.canary > h.before.canary {
 		shift.To, shift.OthersAnswer = &r.target.Pods, true // regardless of the primary: no plan begins with a canary without pods
 	} else {
-		shift.To, shift.OthersAnswer = &r.primary.Pods, r.target.AnsweredSince(c.OldestView()) && !c.JustStarted(h.Actor)
+		shift.To, shift.OthersAnswer = &r.primary.Pods, r.target.AnsweredSince(c.OldestView()) && !c.JustStarted(h.Actor) && !c.servesFormerPrimary(r)
 	}
 	return []oracle.TrafficShift{shift}
+}
+
+// servesFormerPrimary reports whether the Service of the primary still selects the primary of a former target. It does until the new
+// primary is ready, which I15 checks, and until then requests to the primary go to these pods.
+func (c *routeChanges) servesFormerPrimary(r *record) bool {
+	service := c.World.Server.Peek(actors.ServiceKind, namespacedName(r, r.apexName()+primarySuffix))
+	return service != nil && selectedApp(service) != "" && selectedApp(service) != r.targetRef.Name+primarySuffix
 }
 
 // readyBackends is the part of I1 about pods that are removed while they have traffic.
