@@ -63,8 +63,6 @@ func (r TrafficRoutedPods) desiredScale() (weight int32, replicas *int32) {
 		return r.weightToCarry(), nil
 	case scale.Replicas != nil:
 		return 0, scale.Replicas
-	case r.DynamicStableScale && r.Aborted && !r.FullyPromoted:
-		return r.weightToCarry(), nil // a share that is reserved for the aborted revision would never return to the stable one
 	default:
 		return *scale.Weight, nil
 	}
