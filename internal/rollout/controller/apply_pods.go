@@ -57,8 +57,12 @@ func (s *observation) countReadyPods() int {
 	}))
 }
 
+// maxLabelledPods is the maximum number of pods that one reconciliation labels, whose worker sends one request after the other.
+const maxLabelledPods = 200
+
 // setEphemeralMetadata sets the metadata of a role on the pods of a ReplicaSet: first in the template, for new pods, then on
-// existing pods. Only when all pods have it does the ReplicaSet record it, so that a restart in between visits the pods again.
+// existing pods. Only when all pods have it does the ReplicaSet record it, so that a restart in between visits the pods again, as
+// does the next reconciliation if there are too many for one.
 func (a podApplier) setEphemeralMetadata(ctx context.Context, s *observation, e rollout.EphemeralMetadataSet) (bool, error) {
 	rs, err := s.replicaSet(e.Name)
 	if err != nil {
@@ -75,26 +79,39 @@ func (a podApplier) setEphemeralMetadata(ctx context.Context, s *observation, e 
 		if err != nil {
 			return false, err
 		}
-		if err := a.labelPods(ctx, rs, e.Metadata); err != nil {
+		complete, err := a.labelPods(ctx, rs, e.Metadata)
+		if err != nil {
 			return false, err
+		}
+		if !complete {
+			s.retryAt = reconciler.Earliest(s.retryAt, s.snapshot.Now)
+			return true, nil
 		}
 	}
 	return a.replicaSets.update(ctx, s, e.Name, withMetadata)
 }
 
-// labelPods sets the metadata of a role on existing pods.
-func (a podApplier) labelPods(ctx context.Context, rs *appsv1.ReplicaSet, metadata *argov1.PodTemplateMetadata) error {
+// labelPods sets the metadata of a role on existing pods. It reports whether all of them have it.
+func (a podApplier) labelPods(ctx context.Context, rs *appsv1.ReplicaSet, metadata *argov1.PodTemplateMetadata) (complete bool, err error) {
 	pods, err := listPods(ctx, a.live, rs)
 	if err != nil {
-		return err
+		return false, err
 	}
+	written := 0
 	for i := range pods {
+		if written == maxLabelledPods {
+			return false, nil
+		}
 		after := pods[i].DeepCopy()
 		after.ObjectMeta = replicaset.ReplaceMetadata(after.ObjectMeta, replicaset.AppliedEphemeralMetadata(rs), metadata)
 		// Without the option, the library would start to watch pods, to know when its cache has the change.
-		if _, err := writeChanges(ctx, a.client, &pods[i], after, client.DisableReadYourWritesConsistency); client.IgnoreNotFound(err) != nil {
-			return err
+		changed, err := writeChanges(ctx, a.client, &pods[i], after, client.DisableReadYourWritesConsistency)
+		if client.IgnoreNotFound(err) != nil {
+			return false, err
+		}
+		if changed {
+			written++
 		}
 	}
-	return nil
+	return true, nil
 }

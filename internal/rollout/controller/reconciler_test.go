@@ -23,6 +23,7 @@ import (
 	"github.com/serin-dev/serin/internal/reconciler"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/rollout"
+	"github.com/serin-dev/serin/internal/rollout/replicaset"
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
@@ -465,6 +466,45 @@ func TestPodsAreRelabelledAgainAfterACrash(t *testing.T) {
 		if pod.Labels["tier"] != "gold" || pod.Labels["role"] != "" || pod.Labels["app"] != "cart" {
 			t.Errorf("%s has %v", pod.Name, pod.Labels)
 		}
+	}
+}
+
+// TestManyPodsAreRelabelledInSeveralReconciliations: one reconciliation sends a limited number of requests, so that its worker is free
+// for other releases, and the next one continues at once.
+func TestManyPodsAreRelabelledInSeveralReconciliations(t *testing.T) {
+	const pods = 2*maxLabelledPods + 10
+	p := newFakeCluster(t, cart, cartService)
+	p.settle()
+	p.createPods(pods)
+	p.edit(func(object *argov1.Rollout) {
+		object.Spec.Strategy.Canary.StableMetadata = &argov1.PodTemplateMetadata{Labels: map[string]string{"tier": "gold"}}
+	})
+	var written []int
+	p.refuse = func(_ string, object client.Object) error {
+		if _, isPod := object.(*corev1.Pod); isPod {
+			written[len(written)-1]++
+		}
+		return nil
+	}
+	for range 3 {
+		written = append(written, 0)
+		result, err := p.reconcile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rest := pods - len(written)*maxLabelledPods; rest > 0 && (result.RequeueAfter <= 0 || result.RequeueAfter > time.Second) {
+			t.Errorf("%d pods have no metadata yet, and the next reconciliation is in %s", rest, result.RequeueAfter)
+		}
+	}
+	if want := []int{maxLabelledPods, maxLabelledPods, 10}; !slices.Equal(written, want) {
+		t.Errorf("pods relabelled by each reconciliation: %v, want %v", written, want)
+	}
+	var sets appsv1.ReplicaSetList
+	if err := p.client.List(t.Context(), &sets); err != nil {
+		t.Fatal(err)
+	}
+	if got := replicaset.AppliedEphemeralMetadata(&sets.Items[0]); got == nil || got.Labels["tier"] != "gold" {
+		t.Errorf("the ReplicaSet records %v", got)
 	}
 }
 
