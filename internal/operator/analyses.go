@@ -62,7 +62,7 @@ func (p process) serveAnalyses(ctx context.Context, own cluster.Cluster, plugins
 		return fmt.Errorf("add the query runner of AnalysisRuns: %w", err)
 	}
 	reconciler := analysiscontroller.New(analysiscontroller.Parts{
-		Client: own.GetClient(), Reader: own.GetAPIReader(), Clock: clk, Queries: queries, Recorder: recorder, Notifications: notifications, Jobs: jobs, Metrics: p.metrics, Shards: p.shards.held(),
+		Client: own.GetClient(), APIReader: own.GetAPIReader(), Clock: clk, Queries: queries, Recorder: recorder, Notifications: notifications, Jobs: jobs, Metrics: p.metrics, Shards: p.shards.held(),
 		InstanceID: p.flags.Argo.InstanceID, OtherController: otherController.ActingSign,
 	})
 	p.shards.onChange(reconciler.RequeueShard(queue))

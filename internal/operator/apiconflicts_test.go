@@ -66,7 +66,7 @@ func TestOneAPIReleasesAWorkload(t *testing.T) {
 				}
 			}
 			cluster := builder.Build()
-			conflicts := apiConflicts{workloads: &workload.Workloads{Client: cluster, Reader: cluster}}
+			conflicts := apiConflicts{workloads: &workload.Workloads{Client: cluster, APIReader: cluster}}
 			conflicts.setCanaries(cluster)
 			conflicts.setRollouts(cluster)
 			ofCanary, err := conflicts.conflictingRollout(t.Context(), c)

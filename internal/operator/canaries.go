@@ -62,7 +62,7 @@ func (p process) wireCanaryController(endpointsUnread string, otherController *w
 	consistent := controller.RecordReads(readyourwrites.New(mgr.GetClient(), mgr.GetAPIReader(), clk))
 	hooks := hook.New(restricted, clk)
 	sender := &controller.QuerySender{
-		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clk, Hooks: hooks,
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Clock: clk, Hooks: hooks,
 		Services: p.services, Restricted: restricted, Unrestricted: trusted,
 		MetricsServer: f.MetricsServer, Provider: settings.Provider, NoCrossNamespace: f.NoCrossNamespaceRefs, Telemetry: p.metrics,
 	}
@@ -80,12 +80,12 @@ func (p process) wireCanaryController(endpointsUnread string, otherController *w
 	}
 	reconciler := controller.New(controller.Parts{
 		Observer: controller.Observer{
-			Client: mgr.GetClient(), Workloads: &workload.Workloads{Client: consistent, Reader: mgr.GetAPIReader(), Options: f.WorkloadOptions()},
+			Client: mgr.GetClient(), Workloads: &workload.Workloads{Client: consistent, APIReader: mgr.GetAPIReader(), Options: f.WorkloadOptions()},
 			Routers: f.Routers(), Applier: newRouteApplier(consistent, mgr.GetAPIReader(), routes), Settings: settings, Queue: p.queue,
 			MetricTypes: p.services.TemplateTypes(), Indexed: true,
 			EndpointsUnread: endpointsUnread, OtherController: otherController, FindConflict: p.conflicts.conflictingRollout,
 		},
-		Reader: mgr.GetAPIReader(), Clock: clk, Queries: queries, Reporter: reporter, Metrics: p.metrics, Health: p.reportHealth,
+		APIReader: mgr.GetAPIReader(), Clock: clk, Queries: queries, Reporter: reporter, Metrics: p.metrics, Health: p.reportHealth,
 		Shards: p.shards.held(),
 	})
 	p.shards.onChange(reconciler.RequeueShard(queue))
@@ -111,7 +111,7 @@ func (p process) newReporter(restricted, trusted *outbound.Client, hooks *hook.C
 		return nil, err
 	}
 	return &controller.Reporter{
-		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clk,
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Clock: clk,
 		Recorder: telemetry.NewRecorder(events, p.outbox, clk, ""), Outbox: p.outbox, OngoingEvents: &telemetry.OngoingEvents{},
 		Hooks: hooks, EventHook: f.EventWebhook, EventHooks: hook.New(trusted, clk), AlertSender: sender, Cluster: f.ClusterName, NoCrossNamespace: f.NoCrossNamespaceRefs,
 		NewAlertSender: alerting.NewSenders(restricted, f.userAddressPolicy()).New, Metrics: p.metrics,
@@ -122,10 +122,10 @@ func (p process) newReporter(restricted, trusted *outbound.Client, hooks *hook.C
 // Canaries, whose clients are given.
 func newRouteApplier(local client.Client, localLive client.Reader, routes cluster.Cluster) *traffic.Applier {
 	if routes == nil {
-		return &traffic.Applier{Client: local, Live: localLive}
+		return &traffic.Applier{Client: local, APIReader: localLive}
 	}
 	remote := readyourwrites.New(routes.GetClient(), routes.GetAPIReader(), clock.RealClock{})
-	return &traffic.Applier{Client: controller.RecordReads(remote), Live: routes.GetAPIReader(), NoOwnerReferences: true}
+	return &traffic.Applier{Client: controller.RecordReads(remote), APIReader: routes.GetAPIReader(), NoOwnerReferences: true}
 }
 
 // newFlaggerWatch detects a running Flagger, unless the administrator has divided the Canaries between the two. The permissions

@@ -22,13 +22,13 @@ type endpointSliceCache struct {
 }
 
 // prepare adds the index to the cache. It returns the reason why EndpointSlices cannot be observed; empty means that they can.
-func (e *endpointSliceCache) prepare(ctx context.Context, live client.Reader, cache client.FieldIndexer, namespace string, logger logr.Logger) (unread string, err error) {
+func (e *endpointSliceCache) prepare(ctx context.Context, apiReader client.Reader, cache client.FieldIndexer, namespace string, logger logr.Logger) (unread string, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.prepared {
 		return e.unreadable, nil
 	}
-	if e.unreadable, err = endpointsUnreadable(ctx, live, namespace); err != nil {
+	if e.unreadable, err = endpointsUnreadable(ctx, apiReader, namespace); err != nil {
 		return "", err
 	}
 	if e.unreadable == "" {

@@ -234,7 +234,7 @@ func (p process) mayQuery(namespace string) error {
 
 // requestedAPIs returns the APIs that the flags request.
 func (p process) requestedAPIs() []api {
-	workloads := &workload.Workloads{Client: p.mgr.GetClient(), Reader: p.mgr.GetAPIReader()}
+	workloads := &workload.Workloads{Client: p.mgr.GetClient(), APIReader: p.mgr.GetAPIReader()}
 	p.conflicts, p.endpoints = &apiConflicts{workloads: workloads}, &endpointSliceCache{}
 	var all []api
 	if p.flags.servesAPI(apiCanary) {
@@ -281,12 +281,12 @@ func newClient(cfg *rest.Config, options client.Options) (client.Client, error) 
 		return nil, fmt.Errorf("create the client: %w", err)
 	}
 	options.Cache = nil
-	live, err := client.New(cfg, options)
+	uncached, err := client.New(cfg, options)
 	if err != nil {
 		return nil, fmt.Errorf("create the client without caches: %w", err)
 	}
 	after := func(d time.Duration, f func()) (stop func() bool) { return clock.RealClock{}.AfterFunc(d, f).Stop }
-	return readyourwrites.WithBoundedWait(waiting, live, clock.RealClock{}, after), nil
+	return readyourwrites.WithBoundedWait(waiting, uncached, clock.RealClock{}, after), nil
 }
 
 // newEventClient returns a client that only writes events. They are never read: a client with a cache would start to watch all of

@@ -181,7 +181,7 @@ func (p process) newRolloutObserver(
 		}
 	}
 	return controller.Observer{
-		Client: clients.consistent, Reader: reader, Routers: p.flags.Routers(),
+		Client: clients.consistent, APIReader: reader, Routers: p.flags.Routers(),
 		Applier:    &traffic.Applier{Client: clients.consistent, Groups: clients.istio.clients},
 		Runs:       runs,
 		InstanceID: p.flags.Argo.InstanceID, FindConflict: p.conflicts.conflictingCanary, OtherController: otherController, Queries: queries, Queue: p.queue, EndpointsUnread: unread,

@@ -30,15 +30,15 @@ type AfterFunc func(d time.Duration, f func()) (stop func() bool)
 // client would wait until another object of that kind changes, in a quiet cluster for hours. Therefore the objects that were
 // written are compared with the API server every five seconds, and the wait ends when the cache contains their current state.
 // Reads that have nothing to wait for bypass the library, which makes them cheaper.
-func WithBoundedWait(waiting client.Client, live client.Reader, clk clock.PassiveClock, after AfterFunc) client.Client {
-	return &boundedClient{Client: waiting, live: live, clock: clk, after: after, pending: map[watchedKind]pendingWrites{}}
+func WithBoundedWait(waiting client.Client, apiReader client.Reader, clk clock.PassiveClock, after AfterFunc) client.Client {
+	return &boundedClient{Client: waiting, apiReader: apiReader, clock: clk, after: after, pending: map[watchedKind]pendingWrites{}}
 }
 
 type boundedClient struct {
 	client.Client
-	live  client.Reader
-	clock clock.PassiveClock
-	after AfterFunc
+	apiReader client.Reader
+	clock     clock.PassiveClock
+	after     AfterFunc
 
 	mu        sync.Mutex
 	pending   map[watchedKind]pendingWrites
@@ -164,7 +164,7 @@ func (c *boundedClient) isObserved(ctx context.Context, watched watchedKind, key
 	}
 	current := &metav1.PartialObjectMetadata{}
 	current.SetGroupVersionKind(watched.kind)
-	errCurrent := c.live.Get(ctx, key, current)
+	errCurrent := c.apiReader.Get(ctx, key, current)
 	switch {
 	case apierrors.IsNotFound(errCached):
 		return apierrors.IsNotFound(errCurrent)

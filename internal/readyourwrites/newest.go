@@ -18,7 +18,7 @@ import (
 // without a recorded version, the object is read from the API server.
 type NewestVersions struct {
 	description string
-	live        client.Reader
+	apiReader   client.Reader
 
 	mu       sync.Mutex
 	versions map[types.NamespacedName]objectVersion
@@ -31,8 +31,8 @@ type objectVersion struct {
 }
 
 // NewNewestVersions returns an empty NewestVersions. description names the objects in errors; live reads from the API server.
-func NewNewestVersions(description string, live client.Reader) *NewestVersions {
-	return &NewestVersions{description: description, live: live, versions: map[types.NamespacedName]objectVersion{}}
+func NewNewestVersions(description string, apiReader client.Reader) *NewestVersions {
+	return &NewestVersions{description: description, apiReader: apiReader, versions: map[types.NamespacedName]objectVersion{}}
 }
 
 // VerifyTakeover verifies the cached object before the process acts on a release. Without a recorded version it reads the object
@@ -40,7 +40,7 @@ func NewNewestVersions(description string, live client.Reader) *NewestVersions {
 // now, and the errors of the API server.
 func (n *NewestVersions) VerifyTakeover(ctx context.Context, key types.NamespacedName, cached, into client.Object) error {
 	if n.knownVersion(key, cached.GetUID()) == "" {
-		switch err := n.live.Get(ctx, client.ObjectKeyFromObject(cached), into); {
+		switch err := n.apiReader.Get(ctx, client.ObjectKeyFromObject(cached), into); {
 		case apierrors.IsNotFound(err), err == nil && into.GetUID() != cached.GetUID():
 			return n.staleError(key)
 		case err != nil:

@@ -38,8 +38,8 @@ const writeRetention = 10 * time.Minute
 // ErrStale. For all other calls it is the wrapped client.
 type Client struct {
 	client.Client
-	live  client.Reader
-	clock clock.PassiveClock
+	apiReader client.Reader
+	clock     clock.PassiveClock
 
 	mu        sync.Mutex
 	writes    map[objectKey]writtenVersion
@@ -60,8 +60,8 @@ type writtenVersion struct {
 }
 
 // New wraps a client that reads from caches. live reads from the API server.
-func New(cached client.Client, live client.Reader, clk clock.PassiveClock) *Client {
-	return &Client{Client: cached, live: live, clock: clk, writes: map[objectKey]writtenVersion{}}
+func New(cached client.Client, apiReader client.Reader, clk clock.PassiveClock) *Client {
+	return &Client{Client: cached, apiReader: apiReader, clock: clk, writes: map[objectKey]writtenVersion{}}
 }
 
 // Get implements client.Client. It returns ErrStale and the errors of the wrapped client.
@@ -97,7 +97,7 @@ func (c *Client) resolveMissing(ctx context.Context, id objectKey, kind schema.G
 	}
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(kind)
-	switch err := c.live.Get(ctx, id.key, live); {
+	switch err := c.apiReader.Get(ctx, id.key, live); {
 	case apierrors.IsNotFound(err):
 		c.dropWrite(id, last)
 		return notFound

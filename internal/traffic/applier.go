@@ -30,8 +30,8 @@ import (
 type Applier struct {
 	// Client reads from caches; it is called with unstructured objects only.
 	Client client.Client
-	// Live reads from the API server of Client; nil: objects that are in no cache are not read.
-	Live client.Reader
+	// APIReader reads from the API server of Client; nil: objects that are in no cache are not read.
+	APIReader client.Reader
 	// Groups are the clients of API groups whose objects are in another cluster, by name.
 	Groups map[string]client.Client
 	// FieldOwner is the name under which the fields are written; empty leaves it to the client.
@@ -94,7 +94,7 @@ func (v Versions) differ(now Versions) bool {
 // VerifyNewest returns ErrRouteChanged if one of the objects has another version in the API server than in the cache from which it was
 // read. Objects in another cluster are not compared. They are read in a fixed order, so that a simulation run can be repeated. Errors:
 // those of live.
-func (a *Applier) VerifyNewest(ctx context.Context, live client.Reader, read Versions) error {
+func (a *Applier) VerifyNewest(ctx context.Context, apiReader client.Reader, read Versions) error {
 	for _, key := range slices.SortedFunc(maps.Keys(read), objectKey.compare) {
 		if a.Groups[key.gvk.Group] != nil {
 			continue
@@ -102,7 +102,7 @@ func (a *Applier) VerifyNewest(ctx context.Context, live client.Reader, read Ver
 		stored := &metav1.PartialObjectMetadata{}
 		stored.SetGroupVersionKind(key.gvk)
 		now := "" // absent
-		switch err := live.Get(ctx, key.NamespacedName, stored); {
+		switch err := apiReader.Get(ctx, key.NamespacedName, stored); {
 		case err == nil:
 			now = versionOf(stored)
 		case !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err):

@@ -30,12 +30,12 @@ func (u UnreportedParent) problem() string {
 // DescribeUnreported returns the message about a parent without a report, which depends on whether the parent exists. It sends
 // one request, unless Live is nil.
 func (a *Applier) DescribeUnreported(ctx context.Context, u UnreportedParent) string {
-	if a.Live == nil {
+	if a.APIReader == nil {
 		return u.Message()
 	}
 	parent := &metav1.PartialObjectMetadata{}
 	parent.SetGroupVersionKind(u.Parent.GVK)
-	switch err := a.Live.Get(ctx, types.NamespacedName{Namespace: u.Parent.Namespace, Name: u.Parent.Name}, parent); {
+	switch err := a.APIReader.Get(ctx, types.NamespacedName{Namespace: u.Parent.Namespace, Name: u.Parent.Name}, parent); {
 	case err == nil:
 		return u.problem() + ", which exists: does the controller of its class run?"
 	case apierrors.IsNotFound(err):

@@ -42,7 +42,7 @@ func TestAParentWithoutReportIsDescribedByWhetherItExists(t *testing.T) {
 		{"does not exist", oneAnswer{err: apierrors.NewNotFound(resource, "gatway")}, missing},
 		{"no permission", oneAnswer{err: apierrors.NewForbidden(resource, "gatway", errors.New("no"))}, unknown},
 	} {
-		if got := (&traffic.Applier{Live: test.live}).DescribeUnreported(t.Context(), u); got != test.want {
+		if got := (&traffic.Applier{APIReader: test.live}).DescribeUnreported(t.Context(), u); got != test.want {
 			t.Errorf("%s:\ngot  %s\nwant %s", test.name, got, test.want)
 		}
 	}

@@ -283,7 +283,7 @@ func TestNoConfigurationIsReadWithoutTracking(t *testing.T) {
 			return c.List(ctx, list, opts...)
 		},
 	})
-	w.workload.Client, w.workload.Reader = limited, limited
+	w.workload.Client, w.workload.APIReader = limited, limited
 	c := w.canary("cart")
 	must(t, w.workload.EnsurePrimary(t.Context(), c, "", "id-1", false))
 	must(t, w.workload.CopyTemplate(t.Context(), c, w.observe().Target.Revision, "id-2"))

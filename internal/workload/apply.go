@@ -43,7 +43,7 @@ func getOrNil(ctx context.Context, from client.Reader, c *flaggerv1.Canary, kind
 // follows its target, before it first serves: a process that was suspended may see the current target and an outdated Canary.
 func (w *Workloads) verifyCanaryUnchanged(ctx context.Context, c *flaggerv1.Canary) error {
 	now := &flaggerv1.Canary{}
-	err := w.Reader.Get(ctx, client.ObjectKeyFromObject(c), now)
+	err := w.APIReader.Get(ctx, client.ObjectKeyFromObject(c), now)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read Canary %s.%s: %w", c.Name, c.Namespace, err)
 	}
@@ -63,7 +63,7 @@ func (w *Workloads) createObject(ctx context.Context, c *flaggerv1.Canary, wante
 	if !apierrors.IsAlreadyExists(err) {
 		return nil, err
 	}
-	live, readErr := getOrNil(ctx, w.Reader, c, wanted.GroupVersionKind(), wanted.GetName())
+	live, readErr := getOrNil(ctx, w.APIReader, c, wanted.GroupVersionKind(), wanted.GetName())
 	if readErr != nil {
 		return nil, readErr
 	}

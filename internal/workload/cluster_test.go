@@ -124,7 +124,7 @@ func newFakeCluster(t testing.TB) *fakeCluster {
 			return c.List(ctx, list, opts...)
 		},
 	})
-	w.workload = newTemplateWorkload(&Workloads{Client: readyourwrites.New(writes, live, farFutureClock{clock.RealClock{}}), Reader: live, Options: Options{ConfigTracking: true}}, deployments{})
+	w.workload = newTemplateWorkload(&Workloads{Client: readyourwrites.New(writes, live, farFutureClock{clock.RealClock{}}), APIReader: live, Options: Options{ConfigTracking: true}}, deployments{})
 	return w
 }
 

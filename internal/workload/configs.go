@@ -190,7 +190,7 @@ func (w *Workloads) readConfigContent(ctx context.Context, c *flaggerv1.Canary, 
 		read.config = &corev1.ConfigMap{}
 		read.obj = read.config
 	}
-	err := w.Reader.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: ref.Name}, read.obj)
+	err := w.APIReader.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: ref.Name}, read.obj)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

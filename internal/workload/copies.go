@@ -391,7 +391,7 @@ func (d configCopies) addFormerRefs(ctx context.Context, c *flaggerv1.Canary, us
 	for _, kind := range []schema.GroupVersionKind{deploymentKind, daemonSetKind} {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		if err := d.Reader.List(ctx, list, client.InNamespace(c.Namespace)); err != nil {
+		if err := d.APIReader.List(ctx, list, client.InNamespace(c.Namespace)); err != nil {
 			return fmt.Errorf("list %ss of %s: %w", kind.Kind, c.Namespace, err)
 		}
 		for i := range list.Items {

@@ -53,7 +53,7 @@ func (d targetPair) listHistoryObjects(ctx context.Context, c *flaggerv1.Canary,
 	kind := d.templateKind.kindNames().history
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	if err := d.Reader.List(ctx, list, client.InNamespace(c.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+	if err := d.APIReader.List(ctx, list, client.InNamespace(c.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		return nil, fmt.Errorf("list %ss of %s %s.%s: %w", kind.Kind, d.kind().Kind, c.Spec.TargetRef.Name, c.Namespace, err)
 	}
 	return list.Items, nil

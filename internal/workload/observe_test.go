@@ -41,7 +41,7 @@ func TestACachedObservationEqualsAFreshOne(t *testing.T) {
 		{"the configuration is recreated", func() { w.applyYAML(cartEnv) }},
 	} {
 		change.do()
-		fresh := newTemplateWorkload(&Workloads{Client: w.workload.Client, Reader: w.workload.Reader, Options: w.workload.Options}, w.workload.templateKind)
+		fresh := newTemplateWorkload(&Workloads{Client: w.workload.Client, APIReader: w.workload.APIReader, Options: w.workload.Options}, w.workload.templateKind)
 		want, err := fresh.Observe(t.Context(), w.canary("cart"))
 		must(t, err)
 		for _, observation := range []string{"first", "second"} {

@@ -52,7 +52,7 @@ func (d targetPair) Pods(ctx context.Context, c *flaggerv1.Canary, primary bool)
 	if err != nil {
 		return Pods{}, err
 	}
-	pods, err := ListPods(ctx, d.Reader, c.Namespace, selector)
+	pods, err := ListPods(ctx, d.APIReader, c.Namespace, selector)
 	if err != nil {
 		return Pods{}, fmt.Errorf("list pods of %s %s.%s: %w", d.kind().Kind, obj.GetName(), c.Namespace, err)
 	}

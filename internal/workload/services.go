@@ -505,7 +505,7 @@ func (d podServices) RestoreServices(ctx context.Context, c *flaggerv1.Canary) e
 	}
 	ownsPrimary := primary != nil && controlledBy(primary, c)
 	for _, current := range slices.Backward(desiredServices(c, p, true)) { // first the Service that clients call
-		existing, err := getOrNil(ctx, d.Reader, c, serviceKind, current.name)
+		existing, err := getOrNil(ctx, d.APIReader, c, serviceKind, current.name)
 		if err != nil {
 			return err
 		}

@@ -125,10 +125,10 @@ type Workloads struct {
 	// readyourwrites). Workloads, Services and autoscalers are read unstructured (the client must cache unstructured
 	// objects, otherwise every read is a request), ConfigMaps and Secrets as metadata.
 	Client client.Client
-	// Reader reads from the API server: the content of a ConfigMap or Secret whose resourceVersion changed, histories,
+	// APIReader reads from the API server: the content of a ConfigMap or Secret whose resourceVersion changed, histories,
 	// pods, objects to restore, an object that another client created first, and the Canary before its primary follows
 	// the target.
-	Reader client.Reader
+	APIReader client.Reader
 	// Options are the options of the process.
 	Options Options
 

@@ -59,7 +59,7 @@ func TestHangingMeasurementsDoNotDelayOtherNamespaces(t *testing.T) {
 		clk, metricsRegistry := clock.RealClock{}, telemetry.New(prometheus.NewRegistry())
 		queries := queryrunner.NewConcurrent(clk, slots, abreast, ask, func(types.NamespacedName, bool) {})
 		reconciler := controller.New(controller.Parts{
-			Client: cluster, Reader: cluster, Clock: clk, Queries: queries, Metrics: metricsRegistry, Jobs: &measure.Jobs{Client: cluster, APIReader: cluster, Clock: clk},
+			Client: cluster, APIReader: cluster, Clock: clk, Queries: queries, Metrics: metricsRegistry, Jobs: &measure.Jobs{Client: cluster, APIReader: cluster, Clock: clk},
 			Recorder: telemetry.NewRecorder(cluster, telemetry.NewOutbox(clk, logr.Discard()), clk, "rollouts-controller"),
 		})
 		reconcileRun := func(key types.NamespacedName) argov1.AnalysisRunStatus {

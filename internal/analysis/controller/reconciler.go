@@ -34,13 +34,13 @@ import (
 type Parts struct {
 	// Client reads from caches and sees its own writes.
 	Client client.Client
-	// Reader reads from the API server.
-	Reader   client.Reader
-	Clock    clock.PassiveClock
-	Queries  *queryrunner.Runner
-	Recorder *telemetry.Recorder
-	Jobs     *measure.Jobs
-	Metrics  *telemetry.Metrics
+	// APIReader reads from the API server.
+	APIReader client.Reader
+	Clock     clock.PassiveClock
+	Queries   *queryrunner.Runner
+	Recorder  *telemetry.Recorder
+	Jobs      *measure.Jobs
+	Metrics   *telemetry.Metrics
 	// Notifications dispatches the notifications about AnalysisRuns; nil: there are none.
 	Notifications *dispatch.Dispatcher
 	// Shards are the shards that this process holds; nil: it reconciles all AnalysisRuns.
@@ -69,7 +69,7 @@ func New(parts Parts) *Reconciler {
 			Status:          func(object *argov1.AnalysisRun) *argov1.AnalysisRunStatus { return &object.Status },
 			ReconcileObject: r.reconcile,
 			Shards:          parts.Shards,
-			Newest:          readyourwrites.NewNewestVersions(argov1.AnalysisRunKind, parts.Reader),
+			Newest:          readyourwrites.NewNewestVersions(argov1.AnalysisRunKind, parts.APIReader),
 		},
 		Recorder: parts.Recorder,
 	}

@@ -103,7 +103,7 @@ func open(t *testing.T, instance string, objects ...client.Object) *office {
 		},
 	})
 	o.parts = controller.Parts{
-		Client: cached, Reader: live, Clock: clk, Queries: asking, Recorder: telemetry.NewRecorder(o.client, outbox, clk, "rollouts-controller"), Jobs: jobs,
+		Client: cached, APIReader: live, Clock: clk, Queries: asking, Recorder: telemetry.NewRecorder(o.client, outbox, clk, "rollouts-controller"), Jobs: jobs,
 		Metrics: shown, InstanceID: instance,
 		Notifications: dispatch.New(dispatch.Parts{
 			Client: o.client, Clock: clk, Outbox: outbox, Metrics: shown, Services: out, Policy: outbound.Policy{AllowLoopback: true}, Namespace: "serin-system",

@@ -70,7 +70,7 @@ func measureWithLimit(t *testing.T, maxBytes int, refusal error, phaseAfter func
 		return release.Answer{Outcome: release.Measured, Detail: analysis.MeasurementResult{Phase: phaseAfter(time.Since(began)), Value: strings.Repeat("1", 4096)}}
 	}, func(types.NamespacedName, bool) {})
 	reconciler := controller.New(controller.Parts{
-		Client: cluster, Reader: cluster, Clock: clk, Queries: queries, Metrics: telemetry.New(prometheus.NewRegistry()), Jobs: &measure.Jobs{Client: cluster, APIReader: cluster, Clock: clk},
+		Client: cluster, APIReader: cluster, Clock: clk, Queries: queries, Metrics: telemetry.New(prometheus.NewRegistry()), Jobs: &measure.Jobs{Client: cluster, APIReader: cluster, Clock: clk},
 		Recorder: telemetry.NewRecorder(cluster, telemetry.NewOutbox(clk, logr.Discard()), clk, "rollouts-controller"),
 	})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -183,16 +183,16 @@ func (m *migration) restart() {
 	outbox := telemetry.NewOutbox(m.clock, (&testCluster{}).logger())
 	m.serin = New(Parts{
 		Observer: Observer{
-			Client: recordingClient, Workloads: &workload.Workloads{Client: recordingClient, Reader: recordingClient, Options: workload.Options{
+			Client: recordingClient, Workloads: &workload.Workloads{Client: recordingClient, APIReader: recordingClient, Options: workload.Options{
 				ConfigTracking: true, SelectorLabels: []string{"app"},
 			}},
 			Routers: traffic.Registry{Canary: map[string]traffic.Renderer{"gatewayapi:v1": gatewayapi.New("v1")}}, Applier: &traffic.Applier{Client: recordingClient},
 			Settings: canary.Settings{Provider: "gatewayapi:v1", Drain: time.Second}, EndpointsUnread: "there are none here",
 		},
-		Reader: recordingClient, Clock: m.clock, Metrics: telemetry.New(prometheus.NewRegistry()),
+		APIReader: recordingClient, Clock: m.clock, Metrics: telemetry.New(prometheus.NewRegistry()),
 		Queries: queryrunner.New(m.clock, 1, func(context.Context, queryrunner.Key, release.Query) release.Answer { return release.Answer{} }, func(types.NamespacedName, bool) {}),
 		Reporter: &Reporter{
-			Client: recordingClient, Reader: recordingClient, Clock: m.clock, Outbox: outbox, OngoingEvents: &telemetry.OngoingEvents{},
+			Client: recordingClient, APIReader: recordingClient, Clock: m.clock, Outbox: outbox, OngoingEvents: &telemetry.OngoingEvents{},
 			Recorder: telemetry.NewRecorder(m.client, outbox, m.clock, ""),
 		},
 		Watch: func(_, _ []schema.GroupVersionKind) error { return nil },

@@ -25,7 +25,7 @@ type effectApplier struct {
 }
 
 func (r *Reconciler) effectApplier() effectApplier {
-	return effectApplier{Observer: &r.Observer, reader: r.Reader, memory: r.memory}
+	return effectApplier{Observer: &r.Observer, reader: r.APIReader, memory: r.memory}
 }
 
 // applyDecision applies the effects of a decision in order, up to the first that fails. An effect that was applied only in part

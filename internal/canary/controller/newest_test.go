@@ -58,7 +58,7 @@ func TestACanaryIsReadOnceBeforeTransitionEffects(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			reads := &reads{Reader: fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(test.live).Build()}
-			r := New(Parts{Reader: reads})
+			r := New(Parts{APIReader: reads})
 			if test.wrote != "" {
 				r.newest.RecordVersion(client.ObjectKeyFromObject(test.live), at(test.wrote, moves))
 			}
@@ -83,7 +83,7 @@ func TestAConflictMakesTheCanaryBeReadAgain(t *testing.T) {
 	cached.ResourceVersion, cached.Status.Phase = "29", flaggerv1.CanaryPhaseProgressing
 	cluster := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(live).WithStatusSubresource(live).Build()
 	reads := &reads{Reader: cluster}
-	r := New(Parts{Observer: Observer{Client: cluster}, Reader: reads})
+	r := New(Parts{Observer: Observer{Client: cluster}, APIReader: reads})
 	key := client.ObjectKeyFromObject(live)
 	r.newest.RecordVersion(key, cached)
 	if err := r.checkNewest(t.Context(), cached, true); err != nil || reads.n != 0 {

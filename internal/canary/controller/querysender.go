@@ -81,10 +81,10 @@ const maxAnswer = 1 << 10
 type QuerySender struct {
 	// Client reads from caches.
 	Client client.Client
-	// Reader reads Secrets from the API server, by name.
-	Reader client.Reader
-	Clock  clock.Clock
-	Hooks  *hook.Client
+	// APIReader reads Secrets from the API server, by name.
+	APIReader client.Reader
+	Clock     clock.Clock
+	Hooks     *hook.Client
 	// Services are the types of metrics providers that templates may have.
 	Services *metric.Registry
 	// Restricted sends requests to addresses that users configure, Unrestricted to those that the administrator configures.
@@ -312,7 +312,7 @@ func (s *QuerySender) readCredentials(ctx context.Context, template *flaggerv1.M
 		return nil, ""
 	}
 	secret := &corev1.Secret{}
-	if err := s.Reader.Get(ctx, types.NamespacedName{Namespace: template.Namespace, Name: ref.Name}, secret); err != nil {
+	if err := s.APIReader.Get(ctx, types.NamespacedName{Namespace: template.Namespace, Name: ref.Name}, secret); err != nil {
 		return nil, metric.SecretMissing(template.Name, template.Namespace, ref.Name, err)
 	}
 	return secret.Data, ""

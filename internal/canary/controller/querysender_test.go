@@ -81,7 +81,7 @@ func newQuerySender(t *testing.T, server string, objects ...client.Object) *Quer
 	t.Cleanup(out.Close)
 	registry := metric.NewRegistry(prometheusprovider.Service(nil))
 	return &QuerySender{
-		Client: c, Reader: c, Clock: clock.RealClock{}, Hooks: hook.New(out, clock.RealClock{}), Services: registry, Restricted: out, Unrestricted: out,
+		Client: c, APIReader: c, Clock: clock.RealClock{}, Hooks: hook.New(out, clock.RealClock{}), Services: registry, Restricted: out, Unrestricted: out,
 		MetricsServer: server, Provider: "istio", Telemetry: telemetry.New(prometheus.NewRegistry()),
 	}
 }

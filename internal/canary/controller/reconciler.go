@@ -35,12 +35,12 @@ const podListDelay = 10 * time.Second
 // Parts are what a reconciliation of a Canary needs.
 type Parts struct {
 	Observer
-	// Reader reads from the API server.
-	Reader   client.Reader
-	Clock    clock.PassiveClock
-	Queries  *queryrunner.Runner
-	Reporter *Reporter
-	Metrics  *telemetry.Metrics
+	// APIReader reads from the API server.
+	APIReader client.Reader
+	Clock     clock.PassiveClock
+	Queries   *queryrunner.Runner
+	Reporter  *Reporter
+	Metrics   *telemetry.Metrics
 	// Shards are the shards that this process holds; nil: it reconciles all Canaries.
 	Shards *sharding.Held
 	// Watch starts watches of these kinds of workloads and routes, so that changes of their objects requeue the releases. Add sets
@@ -67,7 +67,7 @@ type Reconciler struct {
 func New(parts Parts) *Reconciler {
 	r := &Reconciler{
 		Parts: parts, dependents: watching.NewDependents(), memory: newMemory(),
-		newest: readyourwrites.NewNewestVersions(flaggerv1.CanaryKind, parts.Reader),
+		newest: readyourwrites.NewNewestVersions(flaggerv1.CanaryKind, parts.APIReader),
 	}
 	r.frame = &reconciler.Frame[*flaggerv1.Canary, flaggerv1.CanaryStatus]{
 		Kind:   flaggerv1.SchemeGroupVersion.WithKind(flaggerv1.CanaryKind),

@@ -27,7 +27,7 @@ import (
 type Reporter struct {
 	// Client reads from caches, Reader reads Secrets from the API server.
 	Client        client.Client
-	Reader        client.Reader
+	APIReader     client.Reader
 	Clock         clock.PassiveClock
 	Recorder      *telemetry.Recorder
 	Outbox        *telemetry.Outbox
@@ -156,7 +156,7 @@ func (r *Reporter) queueAlerts(ctx context.Context, c *flaggerv1.Canary, plan ca
 			about: reference(c), entry: entry.Name, receiver: fmt.Sprintf("%q of spec.analysis.alerts", entry.Name),
 			remedy: fmt.Sprintf("Correct the AlertProvider or its Secret, and test it with: serin notify test alertprovider/%s -n %s", provider.Name, provider.Namespace),
 		}, func(ctx context.Context) error {
-			sender, err := ReadAlertSender(ctx, AlertReaders{Providers: r.Client, Secrets: r.Reader}, provider, r.NewAlertSender)
+			sender, err := ReadAlertSender(ctx, AlertReaders{Providers: r.Client, Secrets: r.APIReader}, provider, r.NewAlertSender)
 			if err != nil {
 				return err
 			}

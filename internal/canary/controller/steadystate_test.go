@@ -39,7 +39,7 @@ func (*applications) CachedKeys() []types.NamespacedName { return nil }
 
 // cartWorkload is the kind of the target of Canary cart.
 func cartWorkload(c client.Client, live client.Reader) workload.Workload {
-	return (&workload.Workloads{Client: c, Reader: live}).ForCanary(&flaggerv1.Canary{Spec: flaggerv1.CanarySpec{TargetRef: flaggerv1.TargetReference{Kind: "Deployment"}}})
+	return (&workload.Workloads{Client: c, APIReader: live}).ForCanary(&flaggerv1.Canary{Spec: flaggerv1.CanarySpec{TargetRef: flaggerv1.TargetReference{Kind: "Deployment"}}})
 }
 
 func (a *applications) EnsureServices(ctx context.Context, c *flaggerv1.Canary, apex bool) error {

@@ -70,7 +70,7 @@ func TestOneOfTheCanariesOfATargetReleasesIt(t *testing.T) {
 			}
 			objects := append([]client.Object{test.winner.DeepCopy(), test.loser.DeepCopy()}, test.objects...)
 			c := fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).Build()
-			o := Observer{Client: c, Workloads: &workload.Workloads{Client: c, Reader: c}}
+			o := Observer{Client: c, Workloads: &workload.Workloads{Client: c, APIReader: c}}
 			for _, observed := range []struct {
 				canary *flaggerv1.Canary
 				want   string
@@ -124,7 +124,7 @@ func TestAFormerTargetIsReleasedByNoOtherCanaryBeforeItsReleaseEnds(t *testing.T
 		want   bool
 	}{{"in progress", former, true}, {"in progress, with a status of Flagger's schema", pruned, true}, {"ended", ended, false}, {"deleted", deleted, true}} {
 		c := fake.NewClientBuilder().WithScheme(s).WithObjects(test.former.DeepCopy(), other.DeepCopy(), primary.DeepCopy()).Build()
-		o := Observer{Client: c, Workloads: &workload.Workloads{Client: c, Reader: c}}
+		o := Observer{Client: c, Workloads: &workload.Workloads{Client: c, APIReader: c}}
 		s := observation{object: other, snapshot: canary.Snapshot{}}
 		if err := o.findTargetConflict(t.Context(), &s); err != nil {
 			t.Fatal(err)

@@ -81,11 +81,11 @@ func newLimitedTestCluster(t *testing.T, policy outbound.Policy, limits release.
 	clk, out := clock.RealClock{}, outbound.New(policy)
 	metrics, registry, hooks := telemetry.New(cluster.registry), metric.NewRegistry(prometheusprovider.Service(nil)), hook.New(out, clk)
 	sender := &QuerySender{
-		Client: cluster.client, Reader: cluster.client, Clock: clk, Hooks: hooks, Services: registry, Restricted: out, Unrestricted: out, Provider: canary.ProviderKubernetes, Telemetry: metrics,
+		Client: cluster.client, APIReader: cluster.client, Clock: clk, Hooks: hooks, Services: registry, Restricted: out, Unrestricted: out, Provider: canary.ProviderKubernetes, Telemetry: metrics,
 	}
 	outbox := telemetry.NewOutbox(clk, logger)
 	reporter := &Reporter{
-		Client: cluster.client, Reader: cluster.client, Clock: clk, Recorder: telemetry.NewRecorder(cluster.client, outbox, clk, ""), Outbox: outbox, OngoingEvents: &telemetry.OngoingEvents{},
+		Client: cluster.client, APIReader: cluster.client, Clock: clk, Recorder: telemetry.NewRecorder(cluster.client, outbox, clk, ""), Outbox: outbox, OngoingEvents: &telemetry.OngoingEvents{},
 		Hooks: hooks, EventHooks: hooks,
 		NewAlertSender: alerting.NewSenders(out, outbound.Policy{AllowLoopback: true}).New, Metrics: metrics,
 	}
@@ -101,7 +101,7 @@ func newLimitedTestCluster(t *testing.T, policy outbound.Policy, limits release.
 			EndpointsUnread: "the test cluster has no endpoints", Queue: releaseQueue,
 			Settings: canary.Settings{Provider: canary.ProviderKubernetes, NoCrossNamespace: sender.NoCrossNamespace},
 		},
-		Reader: cluster.client, Clock: clk, Queries: queries, Reporter: reporter, Metrics: metrics, Watch: func(_, _ []schema.GroupVersionKind) error { return nil },
+		APIReader: cluster.client, Clock: clk, Queries: queries, Reporter: reporter, Metrics: metrics, Watch: func(_, _ []schema.GroupVersionKind) error { return nil },
 	})
 
 	var running sync.WaitGroup

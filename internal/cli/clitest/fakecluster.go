@@ -267,7 +267,7 @@ func (w *FakeCluster) setRevisions() {
 		if c.Status.Serin == nil || c.Status.Serin.Revision != "now" {
 			continue
 		}
-		workloads := &workload.Workloads{Client: w.Admin, Reader: w.Admin, Options: workload.Options{ConfigTracking: true}}
+		workloads := &workload.Workloads{Client: w.Admin, APIReader: w.Admin, Options: workload.Options{ConfigTracking: true}}
 		observed, err := workloads.ForCanary(c).Observe(w.t.Context(), c)
 		if err != nil {
 			w.t.Fatalf("observe the target: %v", err)

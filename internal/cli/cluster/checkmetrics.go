@@ -61,7 +61,7 @@ func (s *Session) measureCanary(ctx context.Context, observed *explain.Canary, r
 			transport := s.newTransport(request, f)
 			through := outbound.NewThrough(transport)
 			sender := &controller.QuerySender{
-				Client: s.Client, Reader: s.Client, Clock: s.Clock, Services: operator.MetricsServices(metric.Cluster{}, s.Clock),
+				Client: s.Client, APIReader: s.Client, Clock: s.Clock, Services: operator.MetricsServices(metric.Cluster{}, s.Clock),
 				Restricted: through, Unrestricted: through, MetricsServer: f.MetricsServer, Provider: settings.Provider, NoCrossNamespace: settings.NoCrossNamespace,
 			}
 			answer := measureWithin(ctx, func(ctx context.Context) release.Answer { return sender.MeasureFor(ctx, object, one, serving) })

@@ -156,7 +156,7 @@ func (e *Ejection) canaryObserver(c client.Client) (*controller.Observer, *flagg
 	object.ManagedFields = nil
 	settings, options := e.flags.settingsFor(object)
 	return &controller.Observer{
-		Client: c, Workloads: &workload.Workloads{Client: c, Reader: c, Options: options},
+		Client: c, Workloads: &workload.Workloads{Client: c, APIReader: c, Options: options},
 		Routers: e.flags.Routers(), Applier: &traffic.Applier{Client: c}, Settings: settings,
 	}, object
 }

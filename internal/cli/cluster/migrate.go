@@ -200,7 +200,7 @@ func (s *Session) rehearseCanary(ctx context.Context, object *flaggerv1.Canary, 
 	settings, options := flags.settingsFor(object)
 	recorder := &recordingClient{WithWatch: s.Client}
 	observer := controller.Observer{
-		Client: recorder, Workloads: &workload.Workloads{Client: recorder, Reader: recorder, Options: options},
+		Client: recorder, Workloads: &workload.Workloads{Client: recorder, APIReader: recorder, Options: options},
 		Routers: flags.Routers(), Applier: &traffic.Applier{Client: recorder}, Settings: settings,
 	}
 	rehearsed := object.DeepCopy()

@@ -102,8 +102,8 @@ func (s *Session) observeCanary(ctx context.Context, l *cachedReader, object *fl
 	metricTypes := operator.MetricTypes()
 	for {
 		observer := controller.Observer{
-			Client: reader, Workloads: &workload.Workloads{Client: reader, Reader: reader, Options: options},
-			Routers: routers, Applier: &traffic.Applier{Client: reader, Live: reader}, Settings: settings, Queue: newQueue(flags.concurrencyLimits(canaryTurnMessage(object)), flags, l), MetricTypes: metricTypes,
+			Client: reader, Workloads: &workload.Workloads{Client: reader, APIReader: reader, Options: options},
+			Routers: routers, Applier: &traffic.Applier{Client: reader, APIReader: reader}, Settings: settings, Queue: newQueue(flags.concurrencyLimits(canaryTurnMessage(object)), flags, l), MetricTypes: metricTypes,
 			FindConflict: func(ctx context.Context, c *flaggerv1.Canary) (string, error) { return conflictingRollout(ctx, l, c) }, Indexed: l.hasMany,
 		}
 		snapshot, err := observer.Snapshot(ctx, input, now)
@@ -139,7 +139,7 @@ func (s *Session) observeCanary(ctx context.Context, l *cachedReader, object *fl
 		out.Assumed = []release.Part{release.RoutePart}
 	}
 	if !slices.Contains(out.Assumed, release.WorkloadPart) {
-		if err := observeCanaryPods(ctx, &workload.Workloads{Client: reader, Reader: reader, Options: options}, out); err != nil {
+		if err := observeCanaryPods(ctx, &workload.Workloads{Client: reader, APIReader: reader, Options: options}, out); err != nil {
 			return nil, describeError("observe Canary "+object.Name+inNamespace(object.Namespace), err, explain.KindCanary)
 		}
 	}
@@ -150,7 +150,7 @@ func (s *Session) observeCanary(ctx context.Context, l *cachedReader, object *fl
 // conflictingRollout returns the Rollout that releases the target of a Canary; empty: there is none, or the user has no permission
 // to read it.
 func conflictingRollout(ctx context.Context, l *cachedReader, c *flaggerv1.Canary) (string, error) {
-	rollout, err := operator.ConflictingRollout(ctx, l, &workload.Workloads{Client: l, Reader: l}, c)
+	rollout, err := operator.ConflictingRollout(ctx, l, &workload.Workloads{Client: l, APIReader: l}, c)
 	if isUnknownKind(err) || isForbidden(err) {
 		return "", nil
 	}

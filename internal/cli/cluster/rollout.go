@@ -26,11 +26,11 @@ import (
 func rolloutObserver(ctx context.Context, reader *cachedReader, object *argov1.Rollout, flags flags) *controller.Observer {
 	instance := object.Labels[argov1.InstanceIDLabel]
 	return &controller.Observer{
-		Client: reader, Reader: reader, Routers: flags.Routers(), Applier: &traffic.Applier{Client: reader, Groups: reader.remoteClients(ctx, object, flags)}, InstanceID: instance, AnswersFromStatus: true,
+		Client: reader, APIReader: reader, Routers: flags.Routers(), Applier: &traffic.Applier{Client: reader, Groups: reader.remoteClients(ctx, object, flags)}, InstanceID: instance, AnswersFromStatus: true,
 		Queue: newQueue(flags.concurrencyLimits(rolloutTurnMessage(object)), flags, reader),
 		Runs:  &launch.Launcher{Client: reader, ClusterTemplates: reader, APIReader: reader, InstanceID: instance},
 		FindConflict: func(ctx context.Context, object *argov1.Rollout) (string, error) {
-			canary, err := operator.ConflictingCanary(ctx, reader, &workload.Workloads{Client: reader, Reader: reader}, object)
+			canary, err := operator.ConflictingCanary(ctx, reader, &workload.Workloads{Client: reader, APIReader: reader}, object)
 			if isUnknownKind(err) {
 				return "", nil
 			}

@@ -26,14 +26,14 @@ type applier struct {
 
 // newApplier returns the applier of a reconciler with these parts. newest are the newest known versions of Rollouts.
 func newApplier(parts Parts, memory *memory, newest *readyourwrites.NewestVersions) *applier {
-	replicaSets := replicaSetApplier{parts.Client, parts.Reader}
+	replicaSets := replicaSetApplier{parts.Client, parts.APIReader}
 	return &applier{
 		rollouts:    rolloutEditor{parts.Client, newest},
 		replicaSets: replicaSets,
-		pods:        podApplier{parts.Client, parts.Reader, replicaSets, memory},
+		pods:        podApplier{parts.Client, parts.APIReader, replicaSets, memory},
 		managed:     managedObjects{parts.Client},
 		routes:      routeApplier{parts.Routers, parts.Applier},
-		analyses:    analysisApplier{parts.Client, parts.Reader, parts.Runs, parts.InstanceID},
+		analyses:    analysisApplier{parts.Client, parts.APIReader, parts.Runs, parts.InstanceID},
 	}
 }
 

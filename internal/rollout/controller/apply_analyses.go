@@ -23,8 +23,8 @@ func ownerReference(object *argov1.Rollout) metav1.OwnerReference {
 // analysisApplier writes the AnalysisRuns and the Experiments of Rollouts.
 type analysisApplier struct {
 	client client.Client
-	// live reads from the API server.
-	live       client.Reader
+	// apiReader reads from the API server.
+	apiReader  client.Reader
 	runs       *launch.Launcher
 	instanceID string
 }

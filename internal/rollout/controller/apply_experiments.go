@@ -50,7 +50,7 @@ func (a analysisApplier) startExperiment(ctx context.Context, s *observation, e 
 			return false, fmt.Errorf("create Experiment %s.%s: %w", desired.Name, desired.Namespace, err)
 		}
 		existing := &argov1.Experiment{}
-		if err := a.live.Get(ctx, client.ObjectKeyFromObject(desired), existing); err != nil {
+		if err := a.apiReader.Get(ctx, client.ObjectKeyFromObject(desired), existing); err != nil {
 			return false, fmt.Errorf("get Experiment %s.%s: %w", desired.Name, desired.Namespace, err)
 		}
 		if metav1.IsControlledBy(existing, s.object) && !existing.Status.Phase.Completed() && existing.DeletionTimestamp == nil && equality.Semantic.DeepEqual(existing.Spec, desired.Spec) {

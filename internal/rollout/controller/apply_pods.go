@@ -22,8 +22,8 @@ import (
 // podApplier writes the pods of Rollouts.
 type podApplier struct {
 	client client.Client
-	// live reads from the API server: pods are not watched.
-	live        client.Reader
+	// apiReader reads from the API server: pods are not watched.
+	apiReader   client.Reader
 	replicaSets replicaSetApplier
 	memory      *memory
 }
@@ -93,7 +93,7 @@ func (a podApplier) setEphemeralMetadata(ctx context.Context, s *observation, e 
 
 // labelPods sets the metadata of a role on existing pods. It reports whether all of them have it.
 func (a podApplier) labelPods(ctx context.Context, rs *appsv1.ReplicaSet, metadata *argov1.PodTemplateMetadata) (complete bool, err error) {
-	pods, err := listPods(ctx, a.live, rs)
+	pods, err := listPods(ctx, a.apiReader, rs)
 	if err != nil {
 		return false, err
 	}

@@ -35,8 +35,8 @@ func (e *rejectedReplicaSetError) Unwrap() error { return e.cause }
 // replicaSetApplier writes the ReplicaSets of Rollouts.
 type replicaSetApplier struct {
 	client client.Client
-	// live reads from the API server.
-	live client.Reader
+	// apiReader reads from the API server.
+	apiReader client.Reader
 }
 
 // replicaSet returns a ReplicaSet of the Rollout in the version of the last write.
@@ -81,7 +81,7 @@ func (a replicaSetApplier) create(ctx context.Context, s *observation, e rollout
 		return false, &rejectedReplicaSetError{e.Name, err}
 	}
 	live := &appsv1.ReplicaSet{}
-	if err := a.live.Get(ctx, client.ObjectKeyFromObject(rs), live); err != nil {
+	if err := a.apiReader.Get(ctx, client.ObjectKeyFromObject(rs), live); err != nil {
 		return false, fmt.Errorf("read ReplicaSet %s.%s, which already exists: %w", rs.Name, rs.Namespace, err)
 	}
 	if !metav1.IsControlledBy(live, s.object) || live.DeletionTimestamp != nil || !replicaset.RunsTemplate(live, s.spec.Template) {

@@ -85,7 +85,7 @@ func newFakeCluster(t *testing.T, manifests ...string) *fakeCluster {
 	outbox := telemetry.NewOutbox(p.clock, logr.Discard())
 	p.reconciler = New(Parts{
 		Observer: Observer{
-			Client: p.cache, Reader: requestCounter{p}, Applier: &traffic.Applier{Client: p.client},
+			Client: p.cache, APIReader: requestCounter{p}, Applier: &traffic.Applier{Client: p.client},
 			Runs: &launch.Launcher{Client: p.client, ClusterTemplates: p.client, APIReader: p.client},
 		},
 		Clock: p.clock, Recorder: telemetry.NewRecorder(p.client, outbox, p.clock, Component), OngoingEvents: &telemetry.OngoingEvents{},

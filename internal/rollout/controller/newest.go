@@ -20,17 +20,17 @@ import (
 type newestVersions struct {
 	// rollouts are Rollouts, and workloads the workloads whose templates they have.
 	rollouts, workloads *readyourwrites.NewestVersions
-	// live reads from the API server.
-	live   client.Reader
-	routes *traffic.Applier
-	memory *memory
+	// apiReader reads from the API server.
+	apiReader client.Reader
+	routes    *traffic.Applier
+	memory    *memory
 }
 
-func newNewestVersions(live client.Reader, routes *traffic.Applier, memory *memory) newestVersions {
+func newNewestVersions(apiReader client.Reader, routes *traffic.Applier, memory *memory) newestVersions {
 	return newestVersions{
-		rollouts:  readyourwrites.NewNewestVersions(argov1.RolloutKind, live),
-		workloads: readyourwrites.NewNewestVersions("the workload of Rollout", live),
-		live:      live, routes: routes, memory: memory,
+		rollouts:  readyourwrites.NewNewestVersions(argov1.RolloutKind, apiReader),
+		workloads: readyourwrites.NewNewestVersions("the workload of Rollout", apiReader),
+		apiReader: apiReader, routes: routes, memory: memory,
 	}
 }
 
@@ -85,7 +85,7 @@ func (n newestVersions) requireNewestReplicaSets(s *observation, check readyourw
 			return nil //nolint:nilerr // validation reports the selector, and nothing is scaled
 		}
 		var live appsv1.ReplicaSetList
-		if err := n.live.List(ctx, &live, client.InNamespace(s.object.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		if err := n.apiReader.List(ctx, &live, client.InNamespace(s.object.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
 			return fmt.Errorf("read the ReplicaSets of Rollout %s from the API server: %w", s.key(), err)
 		}
 		missing := maps.Clone(s.replicaSets)
@@ -114,7 +114,7 @@ func (n newestVersions) requireNewestRoute(s *observation, check readyourwrites.
 			return err
 		}
 		for _, read := range s.versions {
-			if err := n.routes.VerifyNewest(ctx, n.live, read); err != nil {
+			if err := n.routes.VerifyNewest(ctx, n.apiReader, read); err != nil {
 				return err
 			}
 		}

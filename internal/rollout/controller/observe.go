@@ -23,11 +23,11 @@ import (
 type Observer struct {
 	// Client reads from caches. It returns unstructured objects in the version of its last write, or a newer one.
 	Client client.Client
-	// Reader reads from the API server.
-	Reader  client.Reader
-	Runs    *launch.Launcher
-	Routers traffic.Registry
-	Applier *traffic.Applier
+	// APIReader reads from the API server.
+	APIReader client.Reader
+	Runs      *launch.Launcher
+	Routers   traffic.Registry
+	Applier   *traffic.Applier
 	// InstanceID of the controller: objects of other instances are ignored. Empty: it has none.
 	InstanceID string
 	// FindConflict returns a message about another object that releases the workload of a Rollout; empty: there is none. A nil function:

@@ -185,7 +185,7 @@ func TestAQueryThatCannotBeSentIsExplained(t *testing.T) {
 	p.at(0, 10)
 	p.clock.Step(reconciler.ExplainAfter)
 	p.settle()
-	reader := Observer{Client: p.client, Reader: p.client, Routers: p.reconciler.Routers, Applier: p.reconciler.Applier, Runs: p.reconciler.Runs, AnswersFromStatus: true}
+	reader := Observer{Client: p.client, APIReader: p.client, Routers: p.reconciler.Routers, Applier: p.reconciler.Applier, Runs: p.reconciler.Runs, AnswersFromStatus: true}
 	beside, err := reader.Snapshot(p.Context(), p.rollout(), p.clock.Now())
 	if err != nil || beside.Route.Confirmed == nil || *beside.Route.Confirmed || beside.Route.UnconfirmedReason != "a defect in Serin" {
 		t.Errorf("an observer beside the process observes %+v: %v", beside.Route, err)

@@ -22,7 +22,7 @@ func (o *Observer) observePods(ctx context.Context, s *observation) error {
 		return nil
 	}
 	for _, rs := range s.snapshot.ReplicaSets {
-		pods, err := listPods(ctx, o.Reader, s.replicaSets[rs.Name])
+		pods, err := listPods(ctx, o.APIReader, s.replicaSets[rs.Name])
 		if err != nil {
 			return err
 		}
@@ -41,13 +41,13 @@ func podOf(pod *corev1.Pod, set string) rollout.Pod {
 }
 
 // listPods lists the pods of a ReplicaSet.
-func listPods(ctx context.Context, live client.Reader, rs *appsv1.ReplicaSet) ([]corev1.Pod, error) {
+func listPods(ctx context.Context, apiReader client.Reader, rs *appsv1.ReplicaSet) ([]corev1.Pod, error) {
 	selector, err := metav1.LabelSelectorAsSelector(rs.Spec.Selector)
 	if err != nil {
 		return nil, fmt.Errorf("read the selector of ReplicaSet %s.%s: %w", rs.Name, rs.Namespace, err)
 	}
 	var all corev1.PodList
-	if err := live.List(ctx, &all, client.InNamespace(rs.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+	if err := apiReader.List(ctx, &all, client.InNamespace(rs.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		return nil, fmt.Errorf("list the pods of ReplicaSet %s.%s: %w", rs.Name, rs.Namespace, err)
 	}
 	var own []corev1.Pod

@@ -12,7 +12,7 @@ import (
 
 // observeReplicaSets claims the ReplicaSets of the Rollout, and finds the one of its template.
 func (o *Observer) observeReplicaSets(ctx context.Context, s *observation) error {
-	sets, err := replicaSetClaimer{o.Client, o.Reader}.claimReplicaSets(ctx, s)
+	sets, err := replicaSetClaimer{o.Client, o.APIReader}.claimReplicaSets(ctx, s)
 	if err != nil {
 		return err
 	}

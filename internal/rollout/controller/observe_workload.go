@@ -50,7 +50,7 @@ func (o *Observer) observeWorkload(ctx context.Context, s *observation) error {
 	key := client.ObjectKey{Namespace: s.object.Namespace, Name: ref.Name}
 	if kind == replicaSetKind {
 		// The cache contains only ReplicaSets of Rollouts, so no watch notifies of its changes.
-		err = o.Reader.Get(ctx, key, object)
+		err = o.APIReader.Get(ctx, key, object)
 		s.retryAt = s.snapshot.Now.Add(o.Resync)
 	} else {
 		s.dependencies = append(s.dependencies, watching.Object{Kind: kind.GroupKind(), Namespace: key.Namespace, Name: key.Name})

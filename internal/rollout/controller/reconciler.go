@@ -77,7 +77,7 @@ func New(parts Parts) *Reconciler {
 		Parts: parts, dependents: watching.NewDependents(), memory: newMemory(),
 	}
 	r.Observer.memory = r.memory
-	r.newest = newNewestVersions(parts.Reader, parts.Applier, r.memory)
+	r.newest = newNewestVersions(parts.APIReader, parts.Applier, r.memory)
 	r.reporter = newReporter(parts, r.memory)
 	r.applier = newApplier(parts, r.memory, r.newest.rollouts)
 	r.restorer = &restorer{

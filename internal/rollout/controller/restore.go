@@ -86,7 +86,7 @@ func (r *restorer) restoreDeleted(ctx context.Context, key types.NamespacedName,
 // missing in the cache may only be outside the selector of this process, or may have been recreated a moment ago.
 func (r *restorer) storedUID(ctx context.Context, key types.NamespacedName) (types.UID, error) {
 	stored := &argov1.Rollout{}
-	if err := r.Reader.Get(ctx, key, stored); client.IgnoreNotFound(err) != nil {
+	if err := r.APIReader.Get(ctx, key, stored); client.IgnoreNotFound(err) != nil {
 		return "", fmt.Errorf("read Rollout %s from the API server: %w", key, err)
 	}
 	return stored.UID, nil
@@ -99,7 +99,7 @@ func (r *restorer) restoreLeftovers(ctx context.Context, key types.NamespacedNam
 		return reconcile.Result{}, err
 	}
 	defer r.forget(key)
-	switch err := r.Reader.Get(ctx, key, &argov1.Rollout{}); {
+	switch err := r.APIReader.Get(ctx, key, &argov1.Rollout{}); {
 	case err == nil:
 		return reconcile.Result{}, nil // another controller serves it, or the cache does not have it yet
 	case !apierrors.IsNotFound(err):

@@ -66,13 +66,13 @@ func (k *Canaries) Controller(i *sim.Instance) sim.Controller {
 	p.reconciler = controller.New(controller.Parts{
 		Observer: controller.Observer{
 			Client:    i.Client,
-			Workloads: &workload.Workloads{Client: readYourWrites, Reader: i.Reader, Options: workload.Options{ConfigTracking: true}},
+			Workloads: &workload.Workloads{Client: readYourWrites, APIReader: i.Reader, Options: workload.Options{ConfigTracking: true}},
 			Routers:   k.routers, Applier: &traffic.Applier{Client: readYourWrites}, Settings: k.settings, Indexed: true,
 		},
-		Shards: i.Shards,
-		Reader: i.Reader, Clock: i.Clock, Queries: p.queries, Metrics: metrics,
+		Shards:    i.Shards,
+		APIReader: i.Reader, Clock: i.Clock, Queries: p.queries, Metrics: metrics,
 		Reporter: &controller.Reporter{
-			Client: i.Client, Reader: i.Reader, Clock: i.Clock, Outbox: p.events.Outbox, OngoingEvents: &telemetry.OngoingEvents{},
+			Client: i.Client, APIReader: i.Reader, Clock: i.Clock, Outbox: p.events.Outbox, OngoingEvents: &telemetry.OngoingEvents{},
 			Recorder: p.events.ForComponent(""), NewAlertSender: newAlertSender, Metrics: metrics,
 		},
 		Watch: func(workloads, routes []schema.GroupVersionKind) error {

@@ -90,7 +90,7 @@ func (k *Rollouts) Controller(i *sim.Instance) sim.Controller {
 	readYourWrites := readyourwrites.New(i.Client, i.Reader, i.Clock)
 	real := controller.New(controller.Parts{
 		Observer: controller.Observer{
-			Client: readYourWrites, Reader: i.Reader, Runs: p.newLauncher(readYourWrites), Routers: k.routers, Applier: &traffic.Applier{Client: readYourWrites},
+			Client: readYourWrites, APIReader: i.Reader, Runs: p.newLauncher(readYourWrites), Routers: k.routers, Applier: &traffic.Applier{Client: readYourWrites},
 			MarkedKinds: k.routers.MarkedKinds(), StepPlugins: p.stepPlugins, RouterPlugins: p.routerPlugins,
 		},
 		Shards: i.Shards, Clock: i.Clock, Recorder: p.rolloutEvents, OngoingEvents: &telemetry.OngoingEvents{}, Metrics: p.metrics,
@@ -118,7 +118,7 @@ func (p *process) analysisRunController() sim.Controller {
 	p.queries.RequirePermission(func(string) error { return p.instance.CheckLease() })
 	real := analysiscontroller.New(analysiscontroller.Parts{
 		Shards: p.instance.Shards,
-		Client: p.instance.Client, Reader: p.instance.Reader, Clock: p.instance.Clock, Queries: p.queries, Recorder: p.newRecorder(), Jobs: p.jobs, Metrics: p.metrics,
+		Client: p.instance.Client, APIReader: p.instance.Reader, Clock: p.instance.Clock, Queries: p.queries, Recorder: p.newRecorder(), Jobs: p.jobs, Metrics: p.metrics,
 	})
 	p.footprints[runKind] = real.Footprint
 	return p.newController(real, []schema.GroupKind{runKind, actors.JobKind}, func(change store.Change) []reconcile.Request {
