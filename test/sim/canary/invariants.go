@@ -30,7 +30,7 @@ var Invariants = []oracle.Invariant{
 	{Number: "I14", Text: "a clock change makes at most one window due, and shortens none that opens afterwards"},
 	{Number: "I15", Text: "at initialization the apex Service moves to a primary that is ready, and the target is scaled down when no user reaches it any more"},
 	// Not shared: a finalizer restores a Canary's objects before it is removed; a Rollout's are restored after its removal.
-	{Number: "I16", Text: "at deletion the target serves before Services and route are restored, the primary keeps its pods while users reach them through the restored Service, and the finalizer is removed last"},
+	{Number: "I16", Text: "at the deletion of an initialized Canary, the target serves before Services and route are restored, the primary keeps its pods while users reach them through the restored Service, and the finalizer is removed last"},
 	{Number: "I17", Text: "nothing counted, approved or measured for an earlier revision counts for the next one"},
 	{Number: "I18", Text: "the target's replicas are written at documented transitions only, within the limit of its autoscaler, the primary's with its template"},
 	{Number: "I19", Text: "while a release is idle, an object is written at most once for each change by another actor"},
