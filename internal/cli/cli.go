@@ -225,7 +225,9 @@ func parseName(arg string) (cluster.Name, error) {
 // asUsageErrors wraps a check of arguments, so that its errors have the exit code of usage errors.
 func asUsageErrors(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
+		if err := check(cmd, args); err != nil && cmd.HasAvailableSubCommands() {
+			return withExitCode(ExitUsage, fmt.Errorf("%s has no command %q: see %s --help", cmd.CommandPath(), args[0], cmd.CommandPath()))
+		} else if err != nil {
 			return withExitCode(ExitUsage, fmt.Errorf("got %d arguments: use %s: see %s --help", len(args), cmd.UseLine(), cmd.CommandPath()))
 		}
 		return nil

@@ -524,7 +524,7 @@ func TestExitCodesOfTheCommandLine(t *testing.T) {
 		"why -o wide cart", "options x", "get a --tree -w", "get a --tree -o name", "top a", "top -o wide", "top -w -o json", "get fleet/x", "get /x", "get rollouts canary/x", "promote rollout/x --all", "abort", "abort a b", "promote a --timeout 1m",
 		"retry a --wait --timeout -1m", "pause a --wait", "restart", "undo a b", "undo a --to-revision -1", "set", "set image a", "set image a b", "set image a b=",
 		"set image a b=c b=d", "set color a", "plan", "plan a b", "plan a -f b", "plan -f does-not-exist.yaml", "plan -o wide a", "init", "init a b", "init statefulset/a", "init a --kind fleet", "init a --port -1", "get a -A", "terminate", "terminate a b", "terminate a --timeout 1m", "terminate a --wait --dry-run", "terminate rollout/a", "terminate ar/", "terminate a/b c", "retry experiment", "retry experiment a b", "create", "create a", "create analysisrun", "create analysisrun a", "create analysisrun --from a --from-file b",
-		"create -f does-not-exist.yaml", "create -f testdata/create-none.yaml", "create -f testdata/create-service.yaml", "list", "list rollouts", "list x", "list experiments a", "list experiments -o wide", "version x", "crds --group apps",
+		"create -f does-not-exist.yaml", "create -f testdata/create-none.yaml", "create -f testdata/create-service.yaml", "list", "list rollouts", "list x", "list experiments a", "list experiments -o wide", "version x", "crds --group apps", "lint -f testdata/lint-empty.yaml",
 	} {
 		var out bytes.Buffer
 		root.SetOut(&out)

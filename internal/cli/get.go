@@ -86,13 +86,18 @@ get exits with 0 regardless of the state of the releases; 2, 5 and 6 as above.`,
 	return cmd
 }
 
-// noReleasesNote is the message of a list without releases.
-const noReleasesNote = "No releases were found. Use -A to list those in all namespaces."
+// noneFound is the message of a list without objects.
+func (c *commonFlags) noneFound(kind string) string {
+	if c.allNamespaces {
+		return "No " + kind + " were found."
+	}
+	return "No " + kind + " were found. Use -A to list those in all namespaces."
+}
 
 // printTable prints releases as a table, and the messages about unread objects to notes.
 func (c *commonFlags) printTable(out, notes io.Writer, list explain.List, wide bool, now time.Time) error {
 	if len(list.Releases) == 0 {
-		_, _ = fmt.Fprintln(notes, noReleasesNote)
+		_, _ = fmt.Fprintln(notes, c.noneFound("releases"))
 		return nil
 	}
 	_, err := fmt.Fprint(out, view.Table(list.Releases, now, view.TableOptions{Namespaces: c.allNamespaces, Wide: wide, Paint: paintFor(out)}))

@@ -17,6 +17,7 @@ import (
 	"github.com/serin-dev/serin/internal/canary/controller"
 	"github.com/serin-dev/serin/internal/cli/cluster"
 	"github.com/serin-dev/serin/internal/cli/lint"
+	"github.com/serin-dev/serin/internal/cli/manifest"
 	"github.com/serin-dev/serin/internal/operator"
 )
 
@@ -80,6 +81,9 @@ func (f *lintFlags) run(cmd *cobra.Command) error {
 		}
 		inputs = append(inputs, read...)
 	}
+	if !slices.ContainsFunc(inputs, hasObject) {
+		return withExitCode(ExitUsage, fmt.Errorf("there is no object in %s: check the command or the file that should contain it", strings.Join(f.files, ", ")))
+	}
 	findings, err := lint.Lint(cmd.Context(), inputs, f.options())
 	if err != nil {
 		return err
@@ -107,6 +111,12 @@ func (f *lintFlags) options() lint.Options {
 		},
 		CheckRoute: routers.CheckRoute, CheckRouting: routers.CheckRouting, ExternalPlugins: routers.ExternalPlugins,
 	}
+}
+
+// hasObject reports whether an input contains something besides comments. Otherwise a failed command in front of a pipe would be taken
+// for valid manifests.
+func hasObject(input lint.Input) bool {
+	return slices.ContainsFunc(manifest.Read(input.Text), func(d manifest.Document) bool { return d.Err != nil || d.Node != nil })
 }
 
 // readManifests reads a file, all manifests of a directory, or the standard input.

@@ -50,7 +50,7 @@ list experiments exits with 0 regardless of the state of the Experiments; 2, 5 a
 			case output.isDocument():
 				return output.printDocument(out, found)
 			case len(found.Experiments) == 0:
-				_, err = fmt.Fprintln(plainErr(cmd), "No Experiments were found. Use -A to list those in all namespaces.")
+				_, err = fmt.Fprintln(plainErr(cmd), c.noneFound("Experiments"))
 			case output.format == formatName:
 				var errs []error
 				for _, e := range found.Experiments {

@@ -72,7 +72,7 @@ top exits with 0 regardless of the state of the releases; 2, 5 and 6 as above.`,
 				_, _ = fmt.Fprintln(notes, note)
 			}
 			if len(observations.Releases) == 0 {
-				_, _ = fmt.Fprintln(notes, noReleasesNote)
+				_, _ = fmt.Fprintln(notes, c.noneFound("releases"))
 				return nil
 			}
 			_, err = fmt.Fprint(out, view.Top(top.Top, now, view.TopOptions{Namespaces: c.allNamespaces, Paint: paintFor(out)}))

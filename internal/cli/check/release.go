@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
@@ -205,11 +207,11 @@ func (c Canary) primary(name string) Result {
 	case c.Snapshot.Plan.Kind == "Service":
 		return skipped("primary", "a Canary of a Service has no primary with pods", "")
 	case phase == "" || phase == flaggerv1.CanaryPhaseInitializing:
-		return skipped("primary", "the Canary is not initialized yet", "serin why "+c.Object.Name)
+		return skipped("primary", "the Canary is not initialized yet", whyCommand(c.Object))
 	case !p.Found:
-		return failed("primary", name+" does not exist", "serin why "+c.Object.Name)
+		return failed("primary", name+" does not exist", whyCommand(c.Object))
 	case p.Replicas > 0 && p.Available == 0:
-		return failed("primary", name+" has no available pods: "+p.Message, "serin why "+c.Object.Name)
+		return failed("primary", name+" has no available pods: "+p.Message, whyCommand(c.Object))
 	case p.Endpoints.Unknown == "" && p.Replicas > 0 && p.Endpoints.Ready == 0:
 		return failed("primary", "the Service of "+name+" has no endpoints", "check the selector of the Service, and the readiness of the pods")
 	default:
@@ -287,10 +289,15 @@ func (r Rollout) Section() Section {
 	return out
 }
 
+// whyCommand is the command that explains the state of a release.
+func whyCommand(release metav1.Object) string {
+	return "serin why " + release.GetName() + " -n " + release.GetNamespace()
+}
+
 // stable is the check of the revision that serves users.
 func (r Rollout) stable() Result {
 	s := r.Snapshot
-	why := "serin why " + r.Object.Name
+	why := whyCommand(r.Object)
 	if s.Status.StableRS == "" {
 		return skipped("stable", "no revision has been promoted yet", why)
 	}

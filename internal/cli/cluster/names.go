@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -73,10 +74,15 @@ func (s *Session) notFoundError(ctx context.Context, namespace string, name Name
 		return failure{ErrNotFound, cause, text + ": did you mean " + argument + "?"}
 	}
 	everywhere, _ := s.ReleaseNames(ctx, Selection{})
+	var others []string // the namespaces with such a release
 	for _, other := range everywhere {
 		if other.Key.Name == name.Name && (name.Kind == "" || other.Key.Kind == name.Kind) {
-			return failure{ErrNotFound, cause, text + ": did you mean the one in namespace " + other.Key.Namespace + " (-n " + other.Key.Namespace + ")?"}
+			others = append(others, other.Key.Namespace)
 		}
+	}
+	if len(others) > 0 {
+		other := cmp.Or(similar.To(namespace, others), others[0])
+		return failure{ErrNotFound, cause, text + ": did you mean the one in namespace " + other + " (-n " + other + ")?"}
 	}
 	return failure{ErrNotFound, cause, text + ": list all with: serin get -A"}
 }

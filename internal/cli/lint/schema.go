@@ -3,6 +3,7 @@ package lint
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/config/crd"
 	"github.com/serin-dev/serin/config/crd/crdschema"
 	"github.com/serin-dev/serin/internal/cli/similar"
@@ -120,7 +122,7 @@ func (l *linter) checkSchema(ctx context.Context, all *schemas, d *document) (us
 	}
 	unknown := pruning.PruneWithOptions(d.object, schema.Structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 	for _, path := range unknown {
-		l.report(d, ruleUnknownField, path, fmt.Sprintf("unknown field %s", path), suggestField(schema.Structural, path))
+		l.report(d, ruleUnknownField, path, fmt.Sprintf("unknown field %s", path), cmp.Or(l.suggestPlugin(path), suggestField(schema.Structural, path)))
 	}
 	defaulting.Default(d.object, schema.Structural)
 	invalid := validation.ValidateCustomResource(nil, d.object, schema.Validator)
@@ -179,6 +181,16 @@ func (l *linter) reportInvalidFields(d *document, invalid field.ErrorList) (usab
 		l.report(d, rule, problem.Field, problem.Field+": "+message, fix)
 	}
 	return usable
+}
+
+// suggestPlugin returns the fix for a router that is a field of trafficRouting but is a built-in plugin; empty: it is none.
+func (l *linter) suggestPlugin(path string) string {
+	parent, router, _ := strings.Cut(path, ".trafficRouting.")
+	name := "argoproj-labs/" + router
+	if parent == path || strings.Contains(router, ".") || len(l.options.ExternalPlugins(&argov1.RolloutTrafficRouting{Plugins: map[string]json.RawMessage{name: nil}})) > 0 {
+		return ""
+	}
+	return "write it under plugins: " + name
 }
 
 // suggestField returns the fix for an unknown field.

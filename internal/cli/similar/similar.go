@@ -5,18 +5,18 @@ package similar
 
 import "strings"
 
-// lettersPerTypo is the number of letters of a name for each typo that is tolerated.
-const lettersPerTypo = 4
+// lettersPerTypo is the number of letters of a name for each typo that is tolerated; a shorter name may have one.
+const lettersPerTypo = 3
 
 // To returns the most similar of the existing names; empty: none is similar. Of equally similar names it returns the first one.
 func To(name string, existing []string) string {
-	best, bestDistance := "", len(name)/lettersPerTypo+2
+	best, bestDistance := "", max(len(name)/lettersPerTypo, 1)+1
 	for _, other := range existing {
 		distance := editDistance(name, other)
 		if name != "" && strings.HasPrefix(other, name) {
 			distance = min(distance, 1)
 		}
-		if distance < bestDistance && distance < len(name) {
+		if distance < bestDistance && distance < min(len(name), len(other)) {
 			best, bestDistance = other, distance
 		}
 	}

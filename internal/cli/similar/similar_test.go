@@ -7,7 +7,7 @@ import (
 )
 
 func TestTo(t *testing.T) {
-	existing := []string{"cart", "checkout", "payments-api", "web"}
+	existing := []string{"cart", "checkout", "payments-api", "web", "as"}
 	for name, want := range map[string]string{
 		"cart":         "cart",
 		"carrt":        "cart",
@@ -16,7 +16,9 @@ func TestTo(t *testing.T) {
 		"paymnts-apii": "payments-api",
 		"basket":       "",
 		"wxy":          "",
+		"wbe":          "web",
 		"x":            "",
+		"fast":         "", // two letters of four differ
 		"":             "",
 	} {
 		if got := similar.To(name, existing); got != want {
