@@ -11,6 +11,33 @@ import (
 // the analysis. The command about one gate ends with :<gate>, which the history names.
 const CommandAnnotation = "serin.dev/command"
 
+// CommandByAnnotation is the annotation that names the user of a command and the reason, for the history: the command, a space, and
+// USER: REASON. It has no effect on the release. It contains the command, so that it never names the user of another one.
+const CommandByAnnotation = "serin.dev/command-by"
+
+// SignCommand returns the value of CommandByAnnotation for a command; empty: neither user nor reason is known.
+func SignCommand(command, user, reason string) string {
+	switch {
+	case user == "" && reason == "":
+		return ""
+	case user == "":
+		return command + " " + reason
+	case reason == "":
+		return command + " " + user
+	default:
+		return command + " " + user + ": " + reason
+	}
+}
+
+// CommandBy returns the user and the reason of the command in the annotations of a Canary; empty: they name none.
+func CommandBy(annotations map[string]string) string {
+	by, signed := strings.CutPrefix(annotations[CommandByAnnotation], annotations[CommandAnnotation]+" ")
+	if !signed {
+		return ""
+	}
+	return by
+}
+
 // The verbs of commands.
 const (
 	CommandPromote     = "promote"      // take one step without the approvals that it waits for; the analysis continues

@@ -122,7 +122,10 @@ func updateRecord(s Snapshot, d Decision, record *flaggerv1.ReleaseRecord) {
 		record.Cause = cause
 	}
 	if serin := d.Status.Serin; serin != nil && serin.Command != s.serin().Command {
-		record.Command = release.Truncate(describeCommand(serin.Command), maxRecordedText)
+		record.Command, record.CommandBy = release.Truncate(describeCommand(serin.Command), maxRecordedText), ""
+		if serin.Command == s.Command {
+			record.CommandBy = release.Truncate(s.CommandBy, maxRecordedText)
+		}
 	}
 }
 

@@ -307,7 +307,7 @@ func recordText(r flaggerv1.ReleaseRecord) string {
 		text += fmt.Sprintf(" until %s: %s", r.End.UTC().Format(time.TimeOnly), r.Result)
 	}
 	if r.Command != "" {
-		text += ", command " + r.Command
+		text += strings.TrimSuffix(", command "+r.Command+" by "+r.CommandBy, " by ")
 	}
 	if r.Cause != nil {
 		text += fmt.Sprintf(", cause %s %q", r.Cause.Gate, r.Cause.Message)
@@ -586,6 +586,8 @@ func (s *scenario) setFact(t *testing.T, d *datadriven.TestData, arg datadriven.
 		if w.command = canary.NewCommand(verb, "uid", w.status); withoutStep {
 			w.command, _, _ = strings.Cut(w.command, "/")
 		}
+	case "by": // the user and the reason of the command
+		w.commandBy = strings.Join(arg.Vals, ": ")
 	case "crash":
 		w.crash = integer(t, d, arg)
 	case "newest":

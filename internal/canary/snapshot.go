@@ -37,10 +37,12 @@ type Snapshot struct {
 	// other phases.
 	ApexFormerEndpoints int32
 	// Command is the user's command, as in CommandAnnotation; empty: none.
-	Command  string
-	Workload Workload
-	Route    Route
-	Answers  release.Answers
+	Command string
+	// CommandBy is the user who sent the command, and the reason; empty: not known.
+	CommandBy string
+	Workload  Workload
+	Route     Route
+	Answers   release.Answers
 	// Queue contains whether this release may start in addition to those in progress; nil if their number is not limited.
 	Queue *release.QueueState
 }

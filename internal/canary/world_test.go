@@ -25,17 +25,17 @@ type world struct {
 	settings canary.Settings
 	now      time.Time
 
-	generation              int64
-	status                  flaggerv1.CanaryStatus
-	deleting, finalizer     bool
-	deleted                 bool // the Canary itself
-	targetConflict, command string
-	flagger                 canary.OtherController
-	missingReferences       []string
-	missingAlertProviders   []string
-	unreported              canary.Unreported
-	portWarning             string
-	noAnalysis              bool
+	generation                         int64
+	status                             flaggerv1.CanaryStatus
+	deleting, finalizer                bool
+	deleted                            bool // the Canary itself
+	targetConflict, command, commandBy string
+	flagger                            canary.OtherController
+	missingReferences                  []string
+	missingAlertProviders              []string
+	unreported                         canary.Unreported
+	portWarning                        string
+	noAnalysis                         bool
 
 	workloads
 	scalerProblem  string
@@ -272,7 +272,7 @@ func (w *world) snapshot() canary.Snapshot {
 	s := canary.Snapshot{
 		NextTarget: next,
 		Now:        w.now, UID: "uid", Generation: w.generation, Plan: w.plan(), Status: *w.status.DeepCopy(),
-		Deleting: w.deleting, Finalizer: w.finalizer, TargetConflict: w.targetConflict, OtherController: w.flagger, MissingReferences: w.missingReferences, MissingAlertProviders: w.missingAlertProviders, Command: w.command, Queue: w.queue,
+		Deleting: w.deleting, Finalizer: w.finalizer, TargetConflict: w.targetConflict, OtherController: w.flagger, MissingReferences: w.missingReferences, MissingAlertProviders: w.missingAlertProviders, Command: w.command, CommandBy: w.commandBy, Queue: w.queue,
 		Workload: canary.Workload{
 			Problem: w.targetProblem, ScalerProblem: w.scalerProblem, TargetLimit: w.targetLimit, PortWarning: w.portWarning, Images: []string{"shop/" + w.plan().Target + ":" + w.target.template},
 			Target: w.target.state(w.plan().Target), Primary: w.primary.state(w.plan().Target + "-primary"),

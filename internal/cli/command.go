@@ -159,6 +159,9 @@ func confirm(in io.Reader, out io.Writer, question string) error {
 func sendCommand(cmd *cobra.Command, session *cluster.Session, planned *cluster.PlannedCommand, flags commandFlags) error {
 	ctx, name := cmd.Context(), planned.Key.Kind.Resource()+"/"+planned.Key.Name
 	planned.DryRun = flags.dryRun
+	if !planned.DryRun {
+		session.SignCommand(ctx, planned, flags.reason)
+	}
 	if err := session.SendCommand(ctx, planned); err != nil {
 		return err
 	}
@@ -176,7 +179,7 @@ func sendCommand(cmd *cobra.Command, session *cluster.Session, planned *cluster.
 		return err
 	}
 	if !planned.DryRun {
-		if err := session.RecordCommand(ctx, planned, flags.reason); err != nil {
+		if err := session.RecordCommand(ctx, planned); err != nil {
 			printWarning(cmd, err.Error())
 		}
 	}

@@ -118,6 +118,10 @@ type ReleaseRecord struct {
 	// Command is the last command of a user that was executed: promote, promote-full, abort, retry, approve GATE or deny GATE.
 	// +optional
 	Command string `json:"command,omitempty"`
+	// CommandBy is the user who sent it and the reason, as USER: REASON, according to the program that sent it; absent: it named
+	// neither.
+	// +optional
+	CommandBy string `json:"commandBy,omitempty"`
 }
 
 // ReleaseCause is why a release failed.

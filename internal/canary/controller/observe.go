@@ -196,7 +196,7 @@ func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now ti
 	s.snapshot = canary.Snapshot{
 		Now: now, UID: string(object.UID), Generation: object.Generation, Plan: plan, Status: *object.Status.DeepCopy(),
 		Deleting: object.DeletionTimestamp != nil, Finalizer: slices.Contains(object.Finalizers, finalizer),
-		Command: object.Annotations[canary.CommandAnnotation], NextTarget: nextTarget, OtherController: other,
+		Command: object.Annotations[canary.CommandAnnotation], CommandBy: canary.CommandBy(object.Annotations), NextTarget: nextTarget, OtherController: other,
 	}
 	s.dependencies = o.initialDependencies(object)
 	if other.Acts() && !canary.IsOwnRelease(object.Status) {

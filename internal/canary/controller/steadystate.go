@@ -55,7 +55,7 @@ func inputsOf(s *observation, effect release.Effect, status flaggerv1.CanaryStat
 func annotationsOf(c *flaggerv1.Canary) string {
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(c.Annotations)) {
-		if key != canary.CommandAnnotation {
+		if key != canary.CommandAnnotation && key != canary.CommandByAnnotation {
 			fmt.Fprintf(&b, "%s=%q ", key, c.Annotations[key])
 		}
 	}

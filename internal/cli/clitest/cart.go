@@ -45,7 +45,7 @@ status:
       result: failed
       maxWeight: 20
       cause: {gate: request-success-rate, message: "success rate 91.20% < 99%", value: 91.20%, limit: ">= 99%", query: "sum(rate(x[1m]))"}
-    - {revision: s1-77aa0a63c1, images: ["cart:v1.1"], start: "1999-12-29T10:00:00Z", end: "1999-12-29T10:00:20Z", result: failed, maxWeight: 5, command: abort, cause: {message: the release was aborted by command}}
+    - {revision: s1-77aa0a63c1, images: ["cart:v1.1"], start: "1999-12-29T10:00:00Z", end: "1999-12-29T10:00:20Z", result: failed, maxWeight: 5, command: abort, commandBy: "vera: checkout is slow", cause: {message: the release was aborted by command}}
     - {revision: s1-0c4d11, images: ["cart:v1"], start: "1999-12-28T10:00:00Z", end: "1999-12-28T10:03:00Z", result: promoted, maxWeight: 100}
     gates:
     - {name: request-success-rate, verdict: pass, message: "100.00% is within the limit", value: 100.00%, limit: ">= 99%", query: "sum(rate(x[1m]))", since: "1999-12-31T23:59:30.000000Z"}

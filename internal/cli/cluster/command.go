@@ -18,6 +18,7 @@ import (
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/cli/explain"
 	"github.com/serin-dev/serin/internal/jsontree"
+	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
@@ -69,6 +70,8 @@ type PlannedCommand struct {
 	changes changes
 	// workload is the patch of a command for the workload of the release; nil for other commands.
 	workload *workloadPatch
+	// user and reason are who sends the command and why; empty: not known. See SignCommand.
+	user, reason string
 }
 
 // changes are the changes that a command makes to an object and to its status, as merge patches.
@@ -127,6 +130,7 @@ func (s *Session) SendCommand(ctx context.Context, p *PlannedCommand) error {
 	subject := p.Subject()
 	for range maxAttempts {
 		p.changes.dryRun = p.DryRun
+		p.sign()
 		err := s.applyChanges(ctx, p.object, p.changes)
 		if err == nil {
 			return nil
@@ -141,7 +145,7 @@ func (s *Session) SendCommand(ctx context.Context, p *PlannedCommand) error {
 		if next.Subject() != subject {
 			return p.newError(ErrRefused, "has reached another step or begun another release meanwhile: look at it, then repeat the command")
 		}
-		next.DryRun = p.DryRun
+		next.DryRun, next.user, next.reason = p.DryRun, p.user, p.reason
 		if p.answer != "" {
 			next.setAnswer(p.answer, p.gate)
 		}
@@ -274,6 +278,16 @@ func (p *PlannedCommand) planForCanary(c *flaggerv1.Canary) error {
 // annotateCanary sends a command to a Canary.
 func (p *PlannedCommand) annotateCanary(command string) {
 	p.changes = changes{object: map[string]any{"metadata": map[string]any{"annotations": map[string]any{canary.CommandAnnotation: command}}}}
+}
+
+// sign adds the user and the reason to a command in an annotation.
+func (p *PlannedCommand) sign() {
+	metadata, _ := p.changes.object["metadata"].(map[string]any)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	command, isCommand := annotations[canary.CommandAnnotation].(string)
+	if signature := canary.SignCommand(command, p.user, p.reason); isCommand && signature != "" {
+		annotations[canary.CommandByAnnotation] = release.Truncate(signature, maxEventMessage)
+	}
 }
 
 // planApproval plans the promotion to the next step: it replaces an approval that the release waits for, and never a check.

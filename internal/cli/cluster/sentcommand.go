@@ -26,15 +26,23 @@ const userActionReason = "UserAction"
 // maxEventMessage is the maximum length of the message of an event, in bytes.
 const maxEventMessage = 1024
 
-// RecordCommand creates a Kubernetes event about a sent command, with the name of the user and the reason that the user gave. The
-// name is missing if the API server does not return it.
-func (s *Session) RecordCommand(ctx context.Context, p *PlannedCommand, reason string) error {
-	message := cmp.Or(p.answer, string(p.Command)) + " requested"
-	if user, err := s.UserName(ctx); err == nil && user != "" {
-		message += " by " + user
+// SignCommand adds the name of the user and the reason that the user gave to a command, before it is sent. The name is missing if
+// the API server does not return it.
+func (s *Session) SignCommand(ctx context.Context, p *PlannedCommand, reason string) {
+	p.reason = reason
+	if user, err := s.UserName(ctx); err == nil {
+		p.user = user
 	}
-	if reason != "" {
-		message += ": " + reason
+}
+
+// RecordCommand creates a Kubernetes event about a sent command, with the user and the reason.
+func (s *Session) RecordCommand(ctx context.Context, p *PlannedCommand) error {
+	message := cmp.Or(p.answer, string(p.Command)) + " requested"
+	if p.user != "" {
+		message += " by " + p.user
+	}
+	if p.reason != "" {
+		message += ": " + p.reason
 	}
 	now := metav1.NewTime(s.Clock.Now())
 	apiVersion, kind := argov1.SchemeGroupVersion.String(), string(p.Key.Kind)

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/cli/clitest"
 	"github.com/serin-dev/serin/internal/cli/cluster"
 	"github.com/serin-dev/serin/internal/cli/dashboard"
@@ -394,8 +395,8 @@ func TestOrdersApplyToWhatTheViewerSaw(t *testing.T) {
 	if code != http.StatusAccepted || !strings.Contains(text, "will be promoted") {
 		t.Fatalf("got %d %s", code, text)
 	}
-	if annotations := w.Canary("cart").Annotations; len(annotations) != 1 {
-		t.Errorf("annotations %v, want the command", annotations)
+	if annotations := w.Canary("cart").Annotations; canary.CommandBy(annotations) != "vera: hotfix 42" {
+		t.Errorf("annotations %v, want the command and its user", annotations)
 	}
 	var d dashboard.Detail
 	recorded := func(e explain.Event) bool { return e.ByUser && strings.Contains(e.Message, "by vera: hotfix 42") }

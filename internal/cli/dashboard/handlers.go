@@ -205,11 +205,12 @@ func carryOut(ctx context.Context, session *cluster.Session, key explain.Key, or
 	case order.Run != "" && order.Run != planned.Subject():
 		return OrderResult{}, errOutdated
 	}
+	session.SignCommand(ctx, planned, order.Reason)
 	if err := session.SendCommand(ctx, planned); err != nil {
 		return OrderResult{}, err
 	}
 	result := OrderResult{Effect: planned.Effect}
-	if err := session.RecordCommand(ctx, planned, order.Reason); err != nil {
+	if err := session.RecordCommand(ctx, planned); err != nil {
 		result.Warnings = append(result.Warnings, err.Error())
 	}
 	if warning := session.ControllerWarning(ctx, planned); warning != "" {

@@ -41,6 +41,8 @@ type PastRelease struct {
 	Cause *flaggerv1.ReleaseCause `json:"cause,omitempty"`
 	// Command is the last command of a user that was executed, for example abort, or approve GATE.
 	Command string `json:"command,omitempty"`
+	// CommandBy is the user who sent it and the reason, as USER: REASON; empty: not known.
+	CommandBy string `json:"commandBy,omitempty"`
 }
 
 // InProgress is the result of a release that has not ended.
@@ -61,10 +63,18 @@ func CanaryHistory(object *flaggerv1.Canary) History {
 	return h
 }
 
+// RequestText describes who sent the last command and why; empty: not known.
+func (r PastRelease) RequestText() string {
+	if r.Command == "" || r.CommandBy == "" {
+		return ""
+	}
+	return r.Command + " requested by " + r.CommandBy
+}
+
 func pastRelease(r flaggerv1.ReleaseRecord) PastRelease {
 	past := PastRelease{
 		Revision: r.Revision, Images: r.Images, Start: toUTC(r.Start.Time), Result: cmp.Or(r.Result, InProgress),
-		MaxWeight: r.MaxWeight, Cause: r.Cause, Command: r.Command,
+		MaxWeight: r.MaxWeight, Cause: r.Cause, Command: r.Command, CommandBy: r.CommandBy,
 	}
 	if r.End != nil {
 		past.End = toUTC(r.End.Time)

@@ -63,10 +63,14 @@ func reportTime(t time.Time) string {
 }
 
 func causeText(past PastRelease) string {
-	if past.Cause == nil {
-		return "-"
+	var parts []string
+	if past.Cause != nil {
+		parts = append(parts, past.Cause.Message)
 	}
-	return markdownText(past.Cause.Message)
+	if request := past.RequestText(); request != "" {
+		parts = append(parts, request)
+	}
+	return cmp.Or(markdownText(strings.Join(parts, "; ")), "-")
 }
 
 // markdownText escapes the characters that have a meaning in Markdown, and joins lines.

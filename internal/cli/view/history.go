@@ -49,8 +49,21 @@ func shortRevision(revision string) string {
 	return cmp.Or(revision[:min(len(revision), revisionLength)], "-")
 }
 
-// causeText describes why a release failed in one line, with the value and its limit, or which command ended it.
+// causeText describes why a release failed in one line, with the value and its limit, or which command ended it, and who sent the
+// command and why.
 func causeText(r explain.PastRelease) string {
+	request := r.RequestText()
+	switch cause := describeCause(r); {
+	case request == "":
+		return cause
+	case r.Cause == nil:
+		return request
+	default:
+		return cause + " (" + request + ")"
+	}
+}
+
+func describeCause(r explain.PastRelease) string {
 	if r.Cause == nil {
 		switch gate, approved := strings.CutPrefix(r.Command, "approve "); {
 		case r.Command == "":

@@ -642,7 +642,7 @@ function showRelease(kind, namespace, name, part) {
     if (!detail.history?.length) return el("p", { class: "muted" }, "No earlier release is known.");
     return table(["Revision", "Images", "Start", "Result"], detail.history.slice(0, 10).map((past) => [
       shortHash(past.revision), (past.images ?? []).map(tagOf).join(", "), date(past.start),
-      [past.result || "-", past.cause && el("div", { class: "muted" }, past.cause.message ?? "", past.cause.value && ` (value ${past.cause.value}, limit ${past.cause.limit})`), past.command && el("div", { class: "muted" }, past.command)],
+      [past.result || "-", past.cause && el("div", { class: "muted" }, past.cause.message ?? "", past.cause.value && ` (value ${past.cause.value}, limit ${past.cause.limit})`), past.command && el("div", { class: "muted" }, past.command, past.commandBy && ` requested by ${past.commandBy}`)],
     ]));
   }
 
