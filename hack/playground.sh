@@ -5,8 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 if [ ! -x bin/playground ]; then
-	echo "The first start compiles Kubernetes, Prometheus, Traefik and Serin from source: about 7 minutes on two idle cores." >&2
-	echo "Later starts take seconds." >&2
+	echo "The first start compiles Kubernetes, Prometheus, Traefik and Serin from source: about 7 minutes on two idle cores, seconds if they are cached." >&2
 	# Modules of the other programs are downloaded concurrently; the builds of these programs report failures.
 	# Only the own modules of Prometheus and Traefik: they are built without some of their imports.
 	(

@@ -66,7 +66,7 @@ func (h heartbeat) run(ctx context.Context) error {
 // reportHolder reports another process that holds the Lease, and therefore acts on the same releases.
 func (h heartbeat) reportHolder(identity string) {
 	if identity != h.lock.Identity() && identity != "" {
-		h.logger.Info("Another Serin holds the Lease of this one, and both act on every release: stop one of them, or start both with -enable-leader-election",
+		h.logger.Error(nil, "Another Serin holds the Lease of this one, and both act on every release: stop one of them, or start both with -enable-leader-election",
 			"lease", h.lock.Describe(), "holder", identity)
 	}
 }

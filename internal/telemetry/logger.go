@@ -3,6 +3,7 @@ package telemetry
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -76,7 +77,7 @@ func levelName(level slog.Level) string {
 // attribute of the same name that a caller added is unchanged.
 func renameAttribute(groups []string, attr slog.Attr) slog.Attr {
 	if len(groups) > 0 {
-		return attr
+		return describeAttribute(attr)
 	}
 	switch value := attr.Value.Any().(type) {
 	case time.Time:
@@ -92,7 +93,23 @@ func renameAttribute(groups []string, attr slog.Attr) slog.Attr {
 			return slog.String("caller", callerLocation(value.File, value.Line))
 		}
 	}
-	return attr
+	return describeAttribute(attr)
+}
+
+// describeAttribute replaces a value that has no JSON form, but describes itself. Libraries log sources of events, which contain
+// functions.
+func describeAttribute(attr slog.Attr) slog.Attr {
+	if attr.Value.Kind() != slog.KindAny {
+		return attr
+	}
+	value, describes := attr.Value.Any().(fmt.Stringer)
+	if _, isError := value.(error); !describes || isError {
+		return attr
+	}
+	if _, err := json.Marshal(value); err == nil {
+		return attr
+	}
+	return slog.String(attr.Key, value.String())
 }
 
 // callerLocation returns the last folder, the file and the line: enough to find the call, without the path of the build.
@@ -149,7 +166,7 @@ func dropStandardKeys(groups []string, attr slog.Attr) slog.Attr {
 	if len(groups) == 0 && (isLevel || attr.Equal(slog.String(slog.MessageKey, ""))) {
 		return slog.Attr{}
 	}
-	return attr
+	return describeAttribute(attr)
 }
 
 func (c consoleHandler) Enabled(ctx context.Context, level slog.Level) bool {

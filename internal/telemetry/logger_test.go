@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 func mustLogger(t *testing.T, level, encoding string, w *bytes.Buffer) logr.Logger {
@@ -49,6 +50,27 @@ func TestJSONLinesHaveTheKeysThatUsersFilterBy(t *testing.T) {
 		"level": "high", // an attribute of the caller is unchanged; JSON readers take the last of two equal keys
 		"msg":   "Read route", "logger": "canary", "canary": "cart.shop", "err": "connection refused", "time": 3.0,
 	})
+}
+
+// source is a source of events of a library.
+type source struct {
+	Handle func()
+	Name   string
+}
+
+func (s source) String() string { return "kind source: " + s.Name }
+
+func TestValuesWithoutJSONAreDescribed(t *testing.T) {
+	for _, encoding := range []string{"json", "console"} {
+		var out bytes.Buffer
+		mustLogger(t, "info", encoding, &out).Info("Starting EventSource", "source", source{Name: "*v1.Deployment"}, "timeout", time.Second,
+			"object", types.NamespacedName{Namespace: "shop", Name: "cart"}, "err", errors.New("refused"))
+		_, attributes, _ := strings.Cut(out.String(), `"source":`)
+		const want = `"kind source: *v1.Deployment","timeout":1000000000,"object":{"Namespace":"shop","Name":"cart"},"err":"refused"}` + "\n"
+		if attributes != want {
+			t.Errorf("%s: %s, want %s", encoding, attributes, want)
+		}
+	}
 }
 
 func TestConsoleLinesAreReadable(t *testing.T) {

@@ -53,12 +53,19 @@ func formatResult(scenario Scenario, r Result, err error) string {
 	if err != nil {
 		mark = "✗"
 	}
-	text := fmt.Sprintf("%s %s was %s in %.1f s: %d steps, %d windows, %d requests, %d failed (%s)",
-		mark, scenario.Version, r.Outcome, r.Seconds, r.Steps, r.Windows, r.Requests, r.FailedRequests, r.Counts)
+	text := fmt.Sprintf("%s %s was %s in %.1f s: %s, %s, %d requests, %d failed (%s)",
+		mark, scenario.Version, r.Outcome, r.Seconds, count(r.Steps, "step"), count(r.Windows, "window"), r.Requests, r.FailedRequests, r.Counts)
 	if err != nil {
 		text += "\n  " + err.Error()
 	}
 	return text
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // JSONViewer prints one JSON object per scenario and nothing else.

@@ -219,7 +219,7 @@ func canaryOutcome(observed ObservedCanary, r *explain.Release, events []string)
 	case userGate != nil && userGate.Verdict == "fail":
 		return Blocked, []string{withFullStop(userGate.Message)}
 	case !canary.IsActivePhase(phase) && phase != "" && r.State != release.Idle:
-		return Release, []string{fmt.Sprintf("A release would start: the revision of %s is neither the last released one nor that of the primary. Let Flagger finish it first, or let it start.", r.Target)}
+		return Release, []string{fmt.Sprintf("A release would start: the revision of %s is neither the last released one nor that of the primary. If Flagger is still running, let it finish first; otherwise, the release continues with Serin.", r.Target)}
 	case !canary.IsActivePhase(phase) && phase != "":
 		return Adopt, []string{"Adopted unchanged: no release starts, and no pod restarts." + suspendedText(r)}
 	case phase == "" || phase == flaggerv1.CanaryPhaseInitializing:

@@ -24,7 +24,7 @@ func Top(top explain.Top, now time.Time, o TopOptions) string {
 	if len(top.Releases) == 0 {
 		return text
 	}
-	header := []string{"RELEASE", "IMAGES", "WEIGHT", "STEP", "CHECKS", "WAITS FOR", "AGE", "NEXT", "OVERDUE"}
+	header := []string{"RELEASE", "IMAGES", "WEIGHT", "STEP", "FAILED", "WAITS FOR", "AGE", "NEXT", "OVERDUE"}
 	if o.Namespaces {
 		header = append([]string{"NAMESPACE"}, header...)
 	}
