@@ -85,8 +85,10 @@ type Options struct {
 	Cluster *cluster.Cluster
 	// Serin is the path of the program, CRDs the folder with its CRDs.
 	Serin, CRDs string
-	Viewer      Viewer
-	Clock       clock.WithTicker
+	// Log prints a line about what Keep does.
+	Log    func(string)
+	Viewer Viewer
+	Clock  clock.WithTicker
 }
 
 type demoRunner struct {
@@ -100,26 +102,73 @@ type demoRunner struct {
 // serinName is the name of the controller's process and log.
 const serinName = "serin"
 
+// maxRestarts is the number of times that Serin is started again after the scenarios.
+const maxRestarts = 5
+
 // Run runs all scenarios. Its error contains the differences from the expected results of all scenarios. The demo ends early
-// when the application cannot be deployed or a release does not end.
-func Run(ctx context.Context, o Options) error {
-	p := &demoRunner{Options: o, statuses: map[*Target]chan releaseStatus{Cart: make(chan releaseStatus, 1000), Web: make(chan releaseStatus, 1000)}}
+// when the application cannot be deployed or a release does not end. serin is the process of Serin, which continues to run; nil: it
+// was not started.
+func Run(ctx context.Context, o Options) (serin *process.Process, err error) {
+	p := newRunner(o)
+	err = p.run(ctx)
+	return p.serin, err
+}
+
+// Keep keeps Serin running until ctx or the cluster ends, as Kubernetes would: a process that ends, for example because the machine
+// slept for longer than its Lease, is started again. nil: there is none.
+func Keep(ctx context.Context, o Options, serin *process.Process) error {
+	for restarts := 0; ; restarts++ {
+		var ends <-chan struct{}
+		if serin != nil {
+			ends = serin.Done()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-o.Cluster.Done():
+			return o.Cluster.Err()
+		case <-ends:
+		}
+		ended := o.Cluster.Ended(serin)
+		if restarts == maxRestarts {
+			return ended
+		}
+		reason, _, _ := strings.Cut(ended.Error(), "\n") // the end of the log follows
+		o.Log("Serin has ended and is started again: " + reason)
+		var err error
+		if serin, err = o.startSerin(); err != nil {
+			return err
+		}
+	}
+}
+
+// startSerin starts the controller.
+func (o Options) startSerin() (*process.Process, error) {
+	argv := append([]string{o.Serin, "controller", "-kubeconfig", o.Cluster.Kubeconfig, "-metrics-server", o.Cluster.PrometheusURL}, controllerFlags...)
+	return o.Cluster.StartProcess(serinName, argv, nil)
+}
+
+func newRunner(o Options) *demoRunner {
+	return &demoRunner{Options: o, statuses: map[*Target]chan releaseStatus{Cart: make(chan releaseStatus, 1000), Web: make(chan releaseStatus, 1000)}}
+}
+
+func (p *demoRunner) run(ctx context.Context) error {
 	defer p.stopLoad()
 	if err := p.deploy(ctx); err != nil {
 		return err
 	}
-	defer o.Viewer.End()
+	defer p.Viewer.End()
 	var errs []error
 	scenarios := Scenarios()
 	for i, scenario := range scenarios {
-		if err := o.Viewer.StartScenario(i+1, len(scenarios), scenario); err != nil {
+		if err := p.Viewer.StartScenario(i+1, len(scenarios), scenario); err != nil {
 			return err
 		}
 		result, err := p.runScenario(ctx, scenario)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		o.Viewer.Result(scenario, result, err)
+		p.Viewer.Result(scenario, result, err)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("scenario %s: %w", scenario.Name, err))
 		}
@@ -142,9 +191,7 @@ func (p *demoRunner) deploy(ctx context.Context) error {
 		}
 	}
 	var err error
-	argv := append([]string{p.Serin, "controller", "-kubeconfig", c.Kubeconfig, "-metrics-server", c.PrometheusURL}, controllerFlags...)
-	p.serin, err = c.StartProcess(serinName, argv, nil)
-	if err != nil {
+	if p.serin, err = p.startSerin(); err != nil {
 		return err
 	}
 	p.Viewer.ShowActivity("creating a Canary for Deployment cart, and Rollout web")

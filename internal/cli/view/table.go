@@ -105,7 +105,7 @@ func WaitsFor(r *explain.Release, now time.Time) string {
 	}
 	gate = r.ClosedGate()
 	switch {
-	case gate == nil && r.State == release.Idle:
+	case r.State == release.Idle && (gate == nil || gate.Opener == "time"): // a promoted Rollout retains its deadline until its old pods have ended
 		return "-"
 	case gate == nil:
 		return "nothing"

@@ -83,10 +83,11 @@ func runDemo(ctx context.Context, options cluster.Options, serin string, keep, a
 		err = errors.Join(err, c.Stop())
 	}()
 	logProgress(formatAddresses(c))
-	err = demo.Run(ctx, demo.Options{
+	o := demo.Options{
 		Cluster: c, Serin: serin, CRDs: filepath.Join(options.Builder.Repository(), "config", "crd"),
-		Viewer: selectViewer(ctx, os.Stdout, c, serin, asJSON), Clock: clock.RealClock{},
-	})
+		Viewer: selectViewer(ctx, os.Stdout, c, serin, asJSON), Clock: clock.RealClock{}, Log: logProgress,
+	}
+	controller, err := demo.Run(ctx, o)
 	if ctx.Err() != nil {
 		return err
 	}
@@ -98,11 +99,7 @@ func runDemo(ctx context.Context, options cluster.Options, serin string, keep, a
 			logProgress(err.Error())
 		}
 		logProgress("\nthe cluster runs until Ctrl-C\n\n" + formatAddresses(c))
-		select {
-		case <-ctx.Done():
-		case <-c.Done():
-			err = errors.Join(err, c.Err())
-		}
+		err = errors.Join(err, demo.Keep(ctx, o, controller))
 	}
 	return err
 }
