@@ -181,16 +181,27 @@ func belongsToOther(v *store.Version, r *record) bool {
 
 // servesOther reports whether a written Service or route belongs to another Canary before or after the write. That Canary may have the
 // same spec.service.name and another target, which it serves by the object, or to which its deletion restores the object.
-func servesOther(e *store.Event, r *record) bool {
+func (l *ledger) servesOther(e *store.Event, r *record) bool {
 	return slices.ContainsFunc([]*store.Version{e.Old, e.New}, func(v *store.Version) bool {
 		switch {
 		case v == nil:
 			return false
 		case isControlledByCanary(v):
 			return actors.ControllerOf(v.Meta()).UID != r.UID
-		default:
+		case v.Meta().Annotations[originalAnnotation] != "":
 			return belongsToOther(v, r)
+		default:
+			return l.otherOwnsServices(r)
 		}
+	})
+}
+
+// otherOwnsServices reports whether another Canary controls a Service with the name of that of this one's primary or canary. Nothing else identifies the Canary that changes a user's object without a record of its original state, and this one
+// is blocked.
+func (l *ledger) otherOwnsServices(r *record) bool {
+	return slices.ContainsFunc([]string{primarySuffix, "-canary"}, func(suffix string) bool {
+		v := l.World.Server.Peek(actors.ServiceKind, namespacedName(r, r.apexName()+suffix))
+		return v != nil && isControlledByCanary(v) && actors.ControllerOf(v.Meta()).UID != r.UID
 	})
 }
 

@@ -256,7 +256,7 @@ func (c *initialization) Observe(event any) {
 		}
 		for _, r := range c.releasesOf(h) {
 			switch {
-			case servesOther(h.Event, r):
+			case c.servesOther(h.Event, r):
 			case !c.ownsTarget(r), c.isReplaced(r): // the primary is that of another target than a process may know
 			case h.Key.Name == r.apexName() && r.phase() == flaggerv1.CanaryPhaseInitializing:
 				c.checkApex(r, h)

@@ -256,7 +256,7 @@ func (l *ledger) readWrite(e *store.Event) []any {
 				if e.Type == store.Added {
 					before = weights{} // it may have been deleted while the spec named another kind of route
 				}
-				of := oracle.Write{Event: e, BySerin: written.BySerin && l.ownsTarget(r) && !servesOther(e, r)}
+				of := oracle.Write{Event: e, BySerin: written.BySerin && l.ownsTarget(r) && !l.servesOther(e, r)}
 				out = append(out, routeWritten{of, r, before, r.weightsIn(e)})
 			}
 		}

@@ -53,13 +53,12 @@ func (u *users) restoreReferences(r *Release) {
 
 // replaceTarget makes another Deployment or DaemonSet the target of a release, and perhaps the former one again. The Services remain.
 // Users do not do that where another controller or a user overwrites the status: only the status records the former target, whose
-// traffic and pods would then remain, and be attributed to the new one. Nor do they where a second Canary has the same target: seeds
-// 153127136275279 (I9) and 153127136275435 (I15), in which one of the two has another target by then, are not judged yet.
+// traffic and pods would then remain, and be attributed to the new one.
 func (u *users) replaceTarget(r *Release, s *sim.Stream) {
 	back, delay := s.Chance(0.5), sim.Pick(s, time.Second, 20*time.Second, 2*time.Minute, 6*time.Minute)
 	former := r.Target
 	faults := u.World.Faults
-	if faults.Has(OtherController) || faults.Has(actors.NonsenseStatus) || faults.Has(SameTarget) {
+	if faults.Has(OtherController) || faults.Has(actors.NonsenseStatus) {
 		return
 	}
 	next := "next-" + r.Key.Name

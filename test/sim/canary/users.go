@@ -176,29 +176,36 @@ func (u *users) restorePromoted(r *Release) {
 	}
 }
 
-// replaceStuckVersion ships a version whose pods become ready if a release would otherwise wait for pods that never do: it is
-// being initialized or deleted, or the primary already has that version.
+// replaceStuckVersion ships a version whose pods become ready to each target that would otherwise wait for pods that never do: its
+// Canary is being initialized or deleted, or its primary already has that version. The second Canary may have another target.
 func (u *users) replaceStuckVersion(r *Release) {
-	if c := u.storedCanary(r.Key); c != nil && c.DeletionTimestamp != nil {
-		if restored := recordedTarget(&c.Status); restored != "" && restored != r.Target {
-			former := *r
-			former.Target = restored
-			r = &former
+	for _, name := range []string{r.Key.Name, r.Key.Name + secondCanary} {
+		c := u.storedCanary(types.NamespacedName{Namespace: actors.Namespace, Name: name})
+		if c == nil || !waitsForPods(c) {
+			continue
+		}
+		stuck := r
+		if target := usedTarget(c); target != r.Target {
+			other := *r
+			other.Target = target
+			stuck = &other
+		}
+		if v := r.Known[u.targetVersion(stuck)]; v != nil && v.Pods.NeverReady {
+			u.ship(stuck, r.Add(actors.GoodVersion))
 		}
 	}
-	v := r.Known[u.targetVersion(r)]
-	if v == nil || !v.Pods.NeverReady || !u.waitsForPods(r.Key) && !u.waitsForPods(types.NamespacedName{Namespace: actors.Namespace, Name: r.Key.Name + secondCanary}) {
-		return
+}
+
+// usedTarget returns the name of the target of a Canary: a deletion restores the one that was initialized last.
+func usedTarget(c *flaggerv1.Canary) string {
+	if recorded := recordedTarget(&c.Status); c.DeletionTimestamp != nil && recorded != "" {
+		return recorded
 	}
-	u.ship(r, r.Add(actors.GoodVersion))
+	return c.Spec.TargetRef.Name
 }
 
 // waitsForPods reports whether a Canary waits for pods without a deadline. A release in progress has a deadline.
-func (u *users) waitsForPods(key types.NamespacedName) bool {
-	c := u.storedCanary(key)
-	if c == nil {
-		return false
-	}
+func waitsForPods(c *flaggerv1.Canary) bool {
 	if c.DeletionTimestamp != nil {
 		return true
 	}
