@@ -72,8 +72,8 @@ func decide(s Snapshot) Decision {
 	}
 	switch s.Status.Phase {
 	case flaggerv1.CanaryPhaseInitializing:
-		if returnedToTarget(s) {
-			return returnToTarget(s)
+		if targetRestored(s) {
+			return restoreTarget(s)
 		}
 		return initialise(s)
 	case flaggerv1.CanaryPhaseWaiting:

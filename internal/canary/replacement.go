@@ -86,21 +86,35 @@ func replacedEvent(s Snapshot, former, next, serin string) release.Event {
 	return release.Event{Type: release.Warning, Message: message}
 }
 
-// returnedToTarget reports whether the user restored spec.targetRef while another target was being initialised, and its primary still
-// serves.
-func returnedToTarget(s Snapshot) bool {
+// targetRestored reports whether the user restored spec.targetRef while another target was being initialised.
+func targetRestored(s Snapshot) bool {
 	serin := s.serin()
-	return s.recordedTarget() == s.Plan.target() && s.primaryInService() &&
-		serin.Promoted != "" && serin.Promoted != noRevision && serin.Window == nil && !serin.Started
+	return s.recordedTarget() == s.Plan.target() && serin.Promoted != "" && serin.Promoted != noRevision && serin.Window == nil && !serin.Started
 }
 
-// returnToTarget restores the state before the change of spec.targetRef. A revision that failed is not released again.
-func returnToTarget(s Snapshot) Decision {
+// restoreTarget restores the state before the change of spec.targetRef. A revision that failed is not released again. If the Services
+// select the next primary already, the former one must be ready to receive the requests.
+func restoreTarget(s Snapshot) Decision {
+	primary := s.Workload.Primary
+	if isReady := primary.Ready && primary.canServe(); !primary.Found || s.Workload.ServicesSelectOther && !isReady {
+		return initialiseAgain(s)
+	}
 	phase := flaggerv1.CanaryPhaseInitialized
 	if s.serin().Revision != s.serin().Promoted {
 		phase = flaggerv1.CanaryPhaseFailed
 	}
+	serves := "which continues with its primary"
+	if s.primaryInService() {
+		serves = "whose primary still serves"
+	}
 	return s.edit().enterPhase(phase).clearRunState().addEvents(release.Event{
-		Type: release.Normal, Message: fmt.Sprintf("spec.targetRef of %s was restored to %s, whose primary still serves", s.Plan.qualifiedName(), s.Plan.target()),
+		Type: release.Normal, Message: fmt.Sprintf("spec.targetRef of %s was restored to %s, %s", s.Plan.qualifiedName(), s.Plan.target(), serves),
 	}).decision(nil)
+}
+
+// initialiseAgain forgets what the primary was promoted to, because it is about to receive the template of the target.
+func initialiseAgain(s Snapshot) Decision {
+	e := s.edit()
+	e.serin.Promoted = ""
+	return e.decision(nil)
 }

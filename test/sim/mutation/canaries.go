@@ -124,6 +124,13 @@ var Canaries = []Mutant{
 		"e := s.edit().addEffects(steadyStateEffects(s, PrimaryExists{ID: s.promotionCopyID(), Follow: true})...).enterPhase(flaggerv1.CanaryPhaseProgressing)", 1,
 	},
 	{
+		"a restored target initialized although its primary is ready",
+		"I6",
+		"internal/canary/replacement.go",
+		"s.Workload.ServicesSelectOther && !isReady {\n\t\treturn initialiseAgain(s)",
+		"s.Workload.ServicesSelectOther || !isReady {\n\t\treturn initialise(s)", 9840017476,
+	},
+	{
 		"canary need not be ready",
 		"I7",
 		"internal/canary/gates.go",
