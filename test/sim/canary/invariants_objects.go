@@ -325,9 +325,14 @@ func (c *promotedConfig) Observe(event any) {
 	if reflect.DeepEqual(h.Old.Content()["data"], h.New.Content()["data"]) && reflect.DeepEqual(h.Old.Content()["binaryData"], h.New.Content()["binaryData"]) {
 		return
 	}
-	for _, r := range c.releasesOf(h) {
+	idle := func(r *record) bool { return isEnded(r.phase()) && !r.IdleSince.After(c.OldestView()) }
+	all := c.releasesOf(h)
+	if slices.ContainsFunc(all, func(r *record) bool { return !idle(r) && c.ownsTarget(r) }) {
+		return // it is a copy that Canaries with different targets share
+	}
+	for _, r := range all {
 		made := r.primary.version == nil // it is recreated after a user deleted it; I6 checks its content
-		if isEnded(r.phase()) && !r.IdleSince.After(c.OldestView()) && !made {
+		if idle(r) && !made {
 			c.Violate("I28", r.Name(), "while the release is idle (%s), the content of %s %s changed", r.phase(), h.Kind.Kind, h.Key.Name)
 		}
 	}

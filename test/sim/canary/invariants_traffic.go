@@ -28,19 +28,21 @@ func (c *routeChanges) trafficShifts(event any) []oracle.TrafficShift {
 	}
 	r := h.record
 	shift := oracle.TrafficShift{Release: r.Name(), What: fmt.Sprintf("the canary's weight went from %d to %d", h.before.canary, h.after.canary)}
-	if h.after.canary > h.before.canary {
+	switch {
+	case h.after.canary > h.before.canary:
 		shift.To, shift.OthersAnswer = &r.target.Pods, true // regardless of the primary: no plan begins with a canary without pods
-	} else {
-		shift.To, shift.OthersAnswer = &r.primary.Pods, r.target.AnsweredSince(c.OldestView()) && !c.JustStarted(h.Actor) && !c.servesFormerPrimary(r)
+	case c.servesFormerTarget(r):
+		return nil // neither the pods before the change nor those after it are those of this target
+	default:
+		shift.To, shift.OthersAnswer = &r.primary.Pods, r.target.AnsweredSince(c.OldestView()) && !c.JustStarted(h.Actor)
 	}
 	return []oracle.TrafficShift{shift}
 }
 
-// servesFormerPrimary reports whether the Service of the primary still selects the primary of a former target. It does until the new
-// primary is ready, which I15 checks, and until then requests to the primary go to these pods.
-func (c *routeChanges) servesFormerPrimary(r *record) bool {
-	service := c.World.Server.Peek(actors.ServiceKind, namespacedName(r, r.apexName()+primarySuffix))
-	return service != nil && selectedApp(service) != "" && selectedApp(service) != r.targetRef.Name+primarySuffix
+// servesFormerTarget reports whether the Service of the primary still selects the primary of a target that the spec named before.
+func (l *ledger) servesFormerTarget(r *record) bool {
+	service := l.World.Server.Peek(actors.ServiceKind, namespacedName(r, r.apexName()+primarySuffix))
+	return service != nil && !r.lastReplaced.IsZero() && selectedApp(service) != r.targetRef.Name+primarySuffix
 }
 
 // readyBackends is the part of I1 about pods that are removed while they have traffic.
