@@ -89,11 +89,11 @@ func targetCanServe(s Snapshot) release.Gate {
 }
 
 // targetEndpoints delays the restoration of Services and route until the target is reachable. It passes if the Service whose
-// endpoints show that is already deleted, or selects the pods of another target.
+// endpoints show that is already deleted, or if one of the Services selects the pods of another target.
 func targetEndpoints(s Snapshot) release.Gate {
-	endpoints := s.Workload.Target.Endpoints
+	endpoints, selectOther := s.Workload.Target.Endpoints, s.Workload.ServicesSelectOther || s.Workload.CanaryServiceSelectsOther
 	enough := max(s.Workload.Target.RequiredPods, 1)
-	if userObjectsRestored(s) || endpoints.NoService || s.Workload.ServicesSelectOther || endpoints.AtLeast(enough) {
+	if userObjectsRestored(s) || endpoints.NoService || selectOther || endpoints.AtLeast(enough) {
 		return release.NewPassingGate("target-endpoints", endpoints.Message())
 	}
 	if target := s.Workload.Target; !target.Ready || target.Replicas == 0 {

@@ -500,8 +500,8 @@ func (s *scenario) setFact(t *testing.T, d *datadriven.TestData, arg datadriven.
 		w.target.deadlineExceeded = true
 	case "endpoints": // endpointsDelayed, prompt, unread
 		w.endpointsDelayed, w.endpointsUnreadable = value(arg) == "late", value(arg) == "unread"
-	case "canary-service": // deleted, made
-		w.target.noService = value(arg) == "gone"
+	case "canary-service": // gone, made, or that of another target
+		w.target.noService, w.target.otherService = value(arg) == "gone", value(arg) == "other"
 		w.target.serviceCreated, w.target.endpoints = w.now, 0
 	case "apex": // edited: it selects the target
 		w.apex = value(arg) != "edited"

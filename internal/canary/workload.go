@@ -31,6 +31,9 @@ type Workload struct {
 	// ServicesSelectOther is true when the Service of the primary selects pods of another workload, such as the primary of a former
 	// target.
 	ServicesSelectOther bool
+	// CanaryServiceSelectsOther is true when the Canary is being deleted and the Service of the canary selects pods of another workload,
+	// for example because it was deleted, and another Canary with the same Services created it.
+	CanaryServiceSelectsOther bool
 	// NewestTemplateTime is the time at which the target last received a template that it never had before; zero: unknown.
 	NewestTemplateTime time.Time
 }

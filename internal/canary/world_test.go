@@ -108,7 +108,7 @@ type workload struct {
 	id                         string
 	found                      bool
 	endpoints                  int32 // endpoints
-	noService                  bool
+	noService, otherService    bool
 	serviceCreated             time.Time // zero: before the scenario
 	replicas, total, available int32
 	deadlineExceeded           bool
@@ -263,6 +263,9 @@ func (w *world) publish() {
 	}
 	selected := w.selectedWorkloads()
 	w.target.endpoints, w.primary.endpoints = selected.target.available, selected.primary.available
+	if w.target.otherService {
+		w.target.endpoints = 0
+	}
 }
 
 func (w *world) snapshot() canary.Snapshot {
@@ -276,7 +279,7 @@ func (w *world) snapshot() canary.Snapshot {
 		Workload: canary.Workload{
 			Problem: w.targetProblem, ScalerProblem: w.scalerProblem, TargetLimit: w.targetLimit, PortWarning: w.portWarning, Images: []string{"shop/" + w.plan().Target + ":" + w.target.template},
 			Target: w.target.state(w.plan().Target), Primary: w.primary.state(w.plan().Target + "-primary"),
-			ApexSelectsTarget: !w.apex, ApexSelectsPrimary: w.apex, ServicesSelectOther: w.servicesSelectOther(),
+			ApexSelectsTarget: !w.apex, ApexSelectsPrimary: w.apex, ServicesSelectOther: w.servicesSelectOther(), CanaryServiceSelectsOther: w.deleting && w.target.otherService,
 			SameTemplate: w.primary.found && w.target.content == w.primary.content,
 			Configs:      w.target.configs(), FlaggerConfigs: w.target.configs(), NewestTemplateTime: w.newestTemplate,
 		},

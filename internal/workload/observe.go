@@ -40,6 +40,8 @@ type Observation struct {
 	ApexSelectsPrimary bool
 	// ServicesSelectOther is true when the Service of the primary selects pods of another workload.
 	ServicesSelectOther bool
+	// CanaryServiceSelectsOther is true when the Canary is being deleted and the Service of the canary selects pods of another workload.
+	CanaryServiceSelectsOther bool
 	// Configs are Serin's checksums (data and binaryData) of the tracked configuration, by configmap/NAME or
 	// secret/NAME; FlaggerConfigs are Flagger's (data), nil when tracking is off.
 	Configs, FlaggerConfigs map[string]string
@@ -135,6 +137,11 @@ func (d templateWorkload) Observe(ctx context.Context, c *flaggerv1.Canary, asks
 	}
 	if o.ServicesSelectOther, err = d.primaryServiceSelectsOther(ctx, c, seen.selectorPair, seen.target); err != nil {
 		return Observation{}, err
+	}
+	if c.DeletionTimestamp != nil {
+		if o.CanaryServiceSelectsOther, err = d.canaryServiceSelectsOther(ctx, c, seen.target); err != nil {
+			return Observation{}, err
+		}
 	}
 	if d.Options.ConfigTracking {
 		for _, source := range ListConfigRefs(podTemplate(seen.target)) {

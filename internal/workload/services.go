@@ -118,6 +118,17 @@ func (d podServices) primaryServiceSelectsOther(ctx context.Context, c *flaggerv
 	return len(selector) > 0 && !labels.SelectorFromSet(selector).Matches(primaryLabels(p, podTemplate(target))), nil
 }
 
+// canaryServiceSelectsOther reports whether the Service of the canary exists and selects pods of another workload than the target.
+func (d podServices) canaryServiceSelectsOther(ctx context.Context, c *flaggerv1.Canary, target *unstructured.Unstructured) (bool, error) {
+	existing, err := d.readCached(ctx, c, serviceKind, c.Spec.ApexName()+"-canary")
+	if existing == nil || err != nil {
+		return false, err
+	}
+	selector, _, _ := unstructured.NestedStringMap(existing.Object, "spec", "selector")
+	podLabels, _, _ := unstructured.NestedStringMap(podTemplate(target), "metadata", "labels")
+	return len(selector) > 0 && !labels.SelectorFromSet(selector).Matches(labels.Set(podLabels)), nil
+}
+
 // primaryLabels returns the labels of the pods of the primary.
 func primaryLabels(p selectorPair, template map[string]any) labels.Set {
 	podLabels, _, _ := unstructured.NestedStringMap(template, "metadata", "labels")

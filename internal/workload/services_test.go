@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/datadriven"
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
@@ -142,6 +144,32 @@ func TestObservationsTellWhetherServicesSelectOtherPods(t *testing.T) {
 	w.patchYAML(serviceKind, "web-primary", `{metadata: {ownerReferences: [{apiVersion: flagger.app/v1beta1, kind: Canary, name: cart, uid: `+string(w.canary("cart").UID)+`, controller: true}]}}`)
 	must(t, w.workload.EnsureServices(t.Context(), w.canary("cart"), true))
 	expect("moved", false)
+}
+
+// TestADeletionObservesWhetherTheServiceOfTheCanarySelectsOtherPods: a user deleted the Service, and another Canary with the same Services
+// created it for its own target.
+func TestADeletionObservesWhetherTheServiceOfTheCanarySelectsOtherPods(t *testing.T) {
+	w := newCartCluster(t)
+	expect := func(when string, deleting, want bool) {
+		t.Helper()
+		c := w.canary("cart")
+		if deleting {
+			c.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+		}
+		observed, err := w.workload.Observe(t.Context(), c)
+		must(t, err)
+		if got := observed.CanaryServiceSelectsOther; got != want {
+			t.Errorf("%s: got %t, want %t", when, got, want)
+		}
+	}
+	expect("without a Service", true, false)
+	must(t, w.workload.EnsureServices(t.Context(), w.canary("cart"), true))
+	expect("as Serin creates it", true, false)
+	w.patchYAML(serviceKind, "cart-canary", `{spec: {selector: {app: basket}}}`)
+	expect("with other pods", true, true)
+	expect("with other pods, and no deletion", false, false)
+	w.patchYAML(serviceKind, "cart-canary", `{spec: {selector: null}}`)
+	expect("without a selector", true, false)
 }
 
 func TestServiceOfAnotherControllerIsRefused(t *testing.T) {

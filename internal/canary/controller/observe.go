@@ -402,7 +402,8 @@ func workloadOf(o workload.Observation) canary.Workload {
 	return canary.Workload{
 		Problem: o.Problem, ScalerProblem: o.ScalerProblem, TargetLimit: o.TargetLimit, PortWarning: o.PortWarning, SameTemplate: o.PrimaryUpToDate,
 		Configs: o.Configs, FlaggerConfigs: o.FlaggerConfigs, NewestTemplateTime: o.NewestTemplate,
-		ApexSelectsTarget: o.ApexSelectsTarget, ApexSelectsPrimary: o.ApexSelectsPrimary, ServicesSelectOther: o.ServicesSelectOther, Images: o.Images,
+		ApexSelectsTarget: o.ApexSelectsTarget, ApexSelectsPrimary: o.ApexSelectsPrimary, ServicesSelectOther: o.ServicesSelectOther,
+		CanaryServiceSelectsOther: o.CanaryServiceSelectsOther, Images: o.Images,
 		Target: workloadState(o.Target), Primary: workloadState(o.Primary),
 	}
 }
