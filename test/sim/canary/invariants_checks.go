@@ -484,7 +484,7 @@ func (c *newRuns) starts(event any) []oracle.NewRelease {
 	if s.FailedChecks != 0 || s.Iterations != 0 || s.CanaryWeight != 0 {
 		start.CarriedOver = append(start.CarriedOver, fmt.Sprintf("%d failed checks, %d iterations and weight %d", s.FailedChecks, s.Iterations, s.CanaryWeight))
 	}
-	if a := s.Serin; a != nil && (a.Window != nil || a.Started && !retainsRoute(h.After) || a.Asked != nil || a.Held != "" || a.Intent != "") {
+	if a := s.Serin; a != nil && (a.Window != nil || a.Started && !retainsRoute(h.After) && !r.hasOtherMatchesOfUser() || a.Asked != nil || a.Held != "" || a.Intent != "") {
 		start.CarriedOver = append(start.CarriedOver, fmt.Sprintf("the state %+v", *a))
 	}
 	if r.route.canary > 0 && r.primary.ready.AlwaysSince(c.OldestView()) && r.route.changed.Before(c.OldestView()) && r.stableContent != "" {
@@ -499,6 +499,12 @@ func retainsRoute(c *flaggerv1.Canary) bool {
 	shape := strings.Split(c.Status.Serin.Shape, "/")
 	otherMatches := (shape[0] == string(canary.ABTesting)) != (strategyOf(c.Spec) == canary.ABTesting)
 	return len(shape) > 1 && (shape[1] != c.Spec.Provider || otherMatches)
+}
+
+// hasOtherMatchesOfUser reports whether a user set a weight for other requests than those of the strategy, for all in an A/B test, which
+// a release retains like the route of another strategy.
+func (r *record) hasOtherMatchesOfUser() bool {
+	return r.route.canary > 0 && !r.route.changedByOthers.IsZero() && r.route.matched != (strategyOf(r.canary.Spec) == canary.ABTesting)
 }
 
 // freshSamples is the part of I17 about metrics: the samples of a revision contain no responses of an earlier one.

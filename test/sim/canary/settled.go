@@ -121,7 +121,8 @@ func (k *Canaries) primaryExceededDeadline(c *flaggerv1.Canary) bool {
 // lacksReport reports whether a release waits for the report of a gateway that never reports, or that knows only the route of the first
 // provider.
 func (k *Canaries) lacksReport(c *flaggerv1.Canary) bool {
-	gate, r := firstUnmetGate(c, ""), k.releaseOf(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
+	// A rollback hook is polled meanwhile, so its gate may be the first one.
+	gate, r := firstUnmetGate(c, "route"), k.releaseOf(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
 	waits := gate != nil && slices.Contains([]string{"route", "route-confirmed"}, gate.Name) && release.Opener(gate.Opener) == release.ByUser
 	return waits && (!k.Gateway.ReportsRoutes() || r != nil && r.Provider != actors.GatewayAPI)
 }
