@@ -294,13 +294,14 @@ func (r *record) removesTrafficFromTarget(h oracle.Write) bool {
 }
 
 // hasOtherCause reports whether something that a release depends on changed recently, or since the object was last written: its
-// spec, its target, its configuration, or a command of a user. A rejected write is retried late.
+// spec, its target, its configuration, or a command of a user. A target that was named before applies when the release with the former
+// one has ended. A rejected write is retried late.
 func (c *idleCanaries) hasOtherCause(r *record, last time.Time) bool {
 	then := c.OldestView()
 	if last.Before(then) {
 		then = last
 	}
-	if r.Specs.Replaced(then) || r.hasCommand("retry", then) {
+	if r.Specs.Replaced(then) || r.lastReplaced.After(then) || r.hasCommand("retry", then) {
 		return true
 	}
 	for _, at := range r.objectKeys() {
