@@ -346,7 +346,7 @@ var Canaries = []Mutant{
 		"failed revision released again",
 		"I23",
 		"internal/canary/idle.go",
-		"if revision == s.pinnedRevision() && !retry {", "if revision == s.pinnedRevision() && s.Status.Phase != flaggerv1.CanaryPhaseFailed {", 2,
+		"if revision == s.pinnedRevision() && !retry {", "if revision == s.pinnedRevision() && s.Status.Phase != flaggerv1.CanaryPhaseFailed {", 3,
 	},
 	{
 		"abort recorded and not carried out",
@@ -397,14 +397,14 @@ var Canaries = []Mutant{
 		"I32",
 		"internal/canary/deadline.go",
 		"return lastProgress(s, s.Workload.Target, s.serin().CanaryUnready).Add(s.Plan.Deadline)",
-		"if window := s.currentWindow(); window.open {\n\t\treturn window.start.Add(s.Plan.Deadline)\n\t}\n\treturn lastProgress(s, s.Workload.Target, s.serin().CanaryUnready).Add(s.Plan.Deadline)", 355,
+		"if window := s.currentWindow(); window.open {\n\t\treturn window.start.Add(s.Plan.Deadline)\n\t}\n\treturn lastProgress(s, s.Workload.Target, s.serin().CanaryUnready).Add(s.Plan.Deadline)", 578,
 	},
 	{
 		"progress of the primary does not extend its deadline",
 		"I32",
 		"internal/canary/deadline.go",
 		"return lastProgress(s, s.Workload.Primary, s.serin().PrimaryUnready).Add(s.Plan.Deadline)",
-		"if since := s.serin().Since; since != nil {\n\t\treturn since.Add(s.Plan.Deadline)\n\t}\n\treturn lastProgress(s, s.Workload.Primary, s.serin().PrimaryUnready).Add(s.Plan.Deadline)", 148,
+		"if since := s.serin().Since; since != nil {\n\t\treturn since.Add(s.Plan.Deadline)\n\t}\n\treturn lastProgress(s, s.Workload.Primary, s.serin().PrimaryUnready).Add(s.Plan.Deadline)", 367,
 	},
 	{
 		"a promotion that failed stays failed",
@@ -452,7 +452,7 @@ var Canaries = []Mutant{
 		"a suspended process continues to write",
 		"I38",
 		"internal/fence/fence.go",
-		"age >= f.duration {", "age >= 1000*f.duration {", 6,
+		"age >= f.duration {", "age >= 1000*f.duration {", 5,
 	},
 	{
 		"queries without the Lease",

@@ -333,7 +333,7 @@ var Rollouts = []Mutant{
 		"routes of steps after their release",
 		"I27",
 		"internal/rollout/traffic.go",
-		"	if t.managedRoutes {\n", "	if f.Status.CurrentStepIndex != nil {\n", 5,
+		"	if t.managedRoutes {\n", "	if f.Status.CurrentStepIndex != nil {\n", 29,
 	},
 	{
 		"a Service that keeps selecting the first stable revision",
