@@ -42,7 +42,7 @@ import (
 // fail; after names a change during the command. The command events shows the events that record commands of users, annotation
 // the command for Canary cart, template a pod template, demo-objects the objects of serin demo, and analysis the state of an AnalysisRun or Experiment.
 func TestCommands(t *testing.T) {
-	for _, file := range []string{"testdata/commands", "testdata/rollouts", "testdata/trees", "testdata/top", "testdata/history", "testdata/othercontrollers", "testdata/control", "testdata/workloads", "testdata/plan", "testdata/check", "testdata/answers", "testdata/analyses", "testdata/demo"} {
+	for _, file := range []string{"testdata/commands", "testdata/rollouts", "testdata/trees", "testdata/top", "testdata/history", "testdata/othercontrollers", "testdata/control", "testdata/workloads", "testdata/plan", "testdata/check", "testdata/answers", "testdata/analyses", "testdata/deadlines", "testdata/demo"} {
 		synctest.Test(t, func(t *testing.T) { // without subtests, which a synctest bubble does not support
 			var w *clitest.FakeCluster
 			datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
@@ -91,7 +91,7 @@ func newCluster(t *testing.T, d *datadriven.TestData) *clitest.FakeCluster {
 	manifest := strings.Join(manifests, "\n---\n")
 	for key, more := range map[string]string{
 		"controller": clitest.SerinDeployment, "plugins": clitest.PluginsDeployment, "flagger": clitest.FlaggerDeployment, "argo": clitest.ArgoRolloutsDeployment, "no-image": clitest.PodsWithoutImage,
-		"cart-pods": clitest.CartPods, "daemonsets": clitest.CartDaemonSets, "web-pods": clitest.WebPods, "many-pods": clitest.ManyPods(25), "experiment": clitest.WebExperiment, "experiments": clitest.EndedExperiments, "gateway": clitest.PublicGateway, "closed-gateway": clitest.ClosedGateway, "scaling": clitest.WebScaling, "stable-budget": clitest.StableBudget, "hostile": clitest.HostilePod,
+		"cart-pods": clitest.CartPods, "daemonsets": clitest.CartDaemonSets, "web-pods": clitest.WebPods, "web-no-image": clitest.WebPodWithoutImage, "many-pods": clitest.ManyPods(25), "experiment": clitest.WebExperiment, "experiments": clitest.EndedExperiments, "gateway": clitest.PublicGateway, "closed-gateway": clitest.ClosedGateway, "scaling": clitest.WebScaling, "stable-budget": clitest.StableBudget, "hostile": clitest.HostilePod,
 	} {
 		if d.HasArg(key) {
 			manifest += more
@@ -344,6 +344,30 @@ func setWeb(t *testing.T, d *datadriven.TestData, w *clitest.FakeCluster, state 
 			s.StableRS, s.CurrentStepIndex, s.Phase, s.Message = "", nil, argov1.RolloutPhaseProgressing, "more replicas need to be updated"
 			w.ScaleReplicaSet("web-new", 4, 3)
 			w.ScaleReplicaSet("web-old", 0, 0)
+		case "late", "late-first", "late-again": // the progress deadline has passed: of a new revision, of the first one, or of one that had all its pods
+			resume()
+			s.CurrentStepIndex, s.Phase = new(int32(0)), argov1.RolloutPhaseDegraded
+			s.AvailableReplicas, s.ReadyReplicas = 3, 3
+			w.ScaleReplicaSet("web-new", 1, 0)
+			since := metav1.NewTime(time.Now().Add(-time.Minute))
+			s.Conditions = []argov1.RolloutCondition{
+				{Type: argov1.RolloutHealthy, Status: "False", Reason: "RolloutHealthy"},
+				{Type: argov1.RolloutProgressing, Status: "False", Reason: "ProgressDeadlineExceeded", Message: `ReplicaSet "web-new" has timed out progressing.`, LastUpdateTime: since, LastTransitionTime: since},
+			}
+			s.Message = "ProgressDeadlineExceeded: " + s.Conditions[1].Message
+			if state == "late" {
+				break
+			}
+			s.StableRS, s.CurrentStepIndex = "new", new(int32(5))
+			s.Replicas, s.UpdatedReplicas, s.AvailableReplicas, s.ReadyReplicas = 4, 4, 0, 0
+			w.ScaleReplicaSet("web-new", 4, 0)
+			w.ScaleReplicaSet("web-old", 0, 0)
+			if state == "late-first" {
+				s.Conditions = s.Conditions[1:]
+				if err := w.Admin.Delete(t.Context(), &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-old"}}); err != nil {
+					t.Error(err)
+				}
+			}
 		case "invalid":
 			r.Spec.Strategy.Canary.Steps[2].Analysis.Templates[0].TemplateName = "nowhere"
 		default:

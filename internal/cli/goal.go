@@ -105,12 +105,14 @@ func (g goal) check(releases []explain.Release) (bool, error) {
 
 func (g goal) checkRelease(r *explain.Release) (bool, error) {
 	idle := r.State == release.Idle
-	failed := idle && r.Result == release.RolledBack
+	failed := r.HasFailed()
 	switch {
 	case g.kind == goalIdle:
-		return idle, nil
+		return idle || failed, nil
 	case g.kind == goalFailed:
 		return failed, nil
+	case r.TimedOut:
+		return true, withExitCode(ExitFailed, timedOutError(r))
 	case failed:
 		return true, withExitCode(ExitFailed, fmt.Errorf("the release of %s failed", r.FullName()))
 	case g.kind == goalPaused && idle:
@@ -132,6 +134,11 @@ func (g goal) checkRelease(r *explain.Release) (bool, error) {
 	default:
 		return false, nil
 	}
+}
+
+// timedOutError describes a Rollout that exceeded its progress deadline.
+func timedOutError(r *explain.Release) error {
+	return fmt.Errorf("%s exceeded its progress deadline: see serin why %s -n %s", r.FullName(), r.Argument(), r.Namespace)
 }
 
 // unknownGateError describes a gate for which a release never waits.

@@ -22,8 +22,8 @@ and the next step. It reads the cluster with your permissions, calls no webhook 
 works without a running controller.
 
 ` + exitCodesHelp + `
-For why, 0 means that the release is in progress, or idle after a success; 1 that the last release failed or is being rolled
-back; 3 that user action is required.`,
+For why, 0 means that the release is in progress, or idle after a success; 1 that the last release failed, exceeded its progress
+deadline or is being rolled back; 3 that user action is required.`,
 		Example: "  serin why cart -n shop\n  serin why rollout/cart -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			output, err := parseOutput(format, formats)
@@ -81,11 +81,13 @@ func printExplanation(out io.Writer, output output, explanation explain.Explanat
 // exitErrorOf returns an error with the exit code for the state of a release; nil: the code is 0.
 func exitErrorOf(r *explain.Release) error {
 	switch {
+	case r.TimedOut:
+		return withExitCode(ExitFailed, fmt.Errorf("%s exceeded its progress deadline", r.FullName()))
 	case r.State == release.WaitsForUser:
 		return withExitCode(ExitUserAction, fmt.Errorf("%s waits for user action", r.FullName()))
 	case r.State == release.RollingBack:
 		return withExitCode(ExitFailed, fmt.Errorf("%s is being rolled back", r.FullName()))
-	case r.State == release.Idle && r.Result == release.RolledBack:
+	case r.HasFailed():
 		return withExitCode(ExitFailed, fmt.Errorf("the last release of %s failed", r.FullName()))
 	default:
 		return nil

@@ -22,6 +22,9 @@ type View struct {
 	// PromotionFailed is true if the last release failed during its promotion, so that the new revision still serves
 	// users.
 	PromotionFailed bool
+	// TimedOut is true if the release exceeded its progress deadline and was not aborted: it continues only if its pods become
+	// available later.
+	TimedOut bool
 	// Weight is the share of requests that the route currently sends to the new revision, in percent.
 	Weight int
 	// Mirrored is true while requests are copied to the new revision.

@@ -47,7 +47,7 @@ func newView(s Snapshot, gates []release.GateView) release.View {
 	index, total := StepPosition(s.Spec, s.Status)
 	v := release.View{
 		Phase: string(s.Status.Phase), Since: phaseSince(s.Status), Message: s.Status.Message, Revision: s.Hash, Promoted: s.Status.StableRS,
-		Weight: int(TrafficShare(s)), TotalSteps: total, Gates: gates, ApprovalGates: approvalGates(s.Spec),
+		TimedOut: IsTimedOut(s.Status), Weight: int(TrafficShare(s)), TotalSteps: total, Gates: gates, ApprovalGates: approvalGates(s.Spec),
 	}
 	if index != nil && !isAborted(s) {
 		v.Step = min(int(*index)+1, total)
@@ -80,7 +80,7 @@ func stateOf(s Snapshot, v *release.View) release.State {
 
 // timedSteps returns the steps that follow, with their earliest times. The first one follows the gates that time opens.
 func timedSteps(s Snapshot, v *release.View) []release.Step {
-	if v.State == release.Idle {
+	if v.State == release.Idle || v.TimedOut { // without progress, an estimate would be wrong
 		return nil
 	}
 	var steps []release.Step
@@ -228,6 +228,20 @@ func isReleased(s Snapshot) bool {
 	spec.Paused = false
 	phase, _ := phaseOf(spec, s.Status)
 	return s.ValidationError == "" && isPromoted(s.Status) && s.Status.CurrentPodHash == s.Hash && phase == argov1.RolloutPhaseHealthy
+}
+
+// IsTimedOut reports whether a Rollout is degraded because it exceeded its progress deadline. It recovers if its pods become
+// available later.
+func IsTimedOut(status argov1.RolloutStatus) bool {
+	all := conditions(status.Conditions)
+	progress := all.find(argov1.RolloutProgressing)
+	return status.Phase == argov1.RolloutPhaseDegraded && progress != nil && progress.Reason == reasonDeadlineExceeded && all.find(argov1.RolloutInvalidSpec) == nil
+}
+
+// WasHealthy reports whether any revision of a Rollout ever had all its pods: the condition exists since then. The first revision is the
+// stable one from the beginning, also if none of its pods ever runs.
+func WasHealthy(status argov1.RolloutStatus) bool {
+	return status.Phase == argov1.RolloutPhaseHealthy || conditions(status.Conditions).find(argov1.RolloutHealthy) != nil
 }
 
 // isAborted reports whether the release of the current template was aborted.

@@ -191,6 +191,19 @@ kind: Pod
 metadata: {name: web-old-7hg4c, namespace: shop, creationTimestamp: "1999-12-31T20:00:00Z", labels: {app: web, rollouts-pod-template-hash: old}}
 status: {phase: Running, conditions: [{type: Ready, status: "True"}]}`
 
+// WebPodWithoutImage is a pod of the new revision of Rollout web whose image cannot be pulled, to be appended to other manifests.
+const WebPodWithoutImage = `
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web-new-9d4mz, namespace: shop, creationTimestamp: "1999-12-31T23:58:00Z", labels: {app: web, rollouts-pod-template-hash: new}}
+spec: {containers: [{name: web, image: "web:v2"}]}
+status:
+  phase: Pending
+  conditions: [{type: Ready, status: "False"}]
+  containerStatuses:
+  - {name: web, image: "web:v2", state: {waiting: {reason: ImagePullBackOff, message: "back-off pulling image web:v2: manifest unknown"}}}`
+
 // WebExperiment is an Experiment of Rollout web that is in progress, to be appended to other manifests.
 const WebExperiment = `
 ---

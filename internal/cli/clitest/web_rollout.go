@@ -34,6 +34,7 @@ status:
   serin: {gates: [{name: pause, verdict: wait, message: until the user promotes the rollout, opener: person}]}
   conditions:
   - {type: Progressing, status: Unknown, reason: RolloutPaused, message: "Rollout is paused", lastUpdateTime: "1999-12-31T23:59:00Z", lastTransitionTime: "1999-12-31T23:59:00Z"}
+  - {type: Healthy, status: "False", reason: RolloutHealthy, message: "Rollout is not healthy", lastUpdateTime: "1999-12-31T23:58:00Z", lastTransitionTime: "1999-12-31T23:58:00Z"}
   - {type: Paused, status: "True", reason: RolloutPaused, message: "Rollout is paused", lastUpdateTime: "1999-12-31T23:59:00Z", lastTransitionTime: "1999-12-31T23:59:00Z"}
 ---
 apiVersion: apps/v1

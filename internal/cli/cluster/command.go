@@ -387,6 +387,8 @@ func (p *PlannedCommand) planForRollout(r *argov1.Rollout) error {
 		return nil
 	case !inProgress && command == Retry && s.StableRS != "":
 		return p.newError(ErrNoEffect, "is %s: the last release succeeded: deploy a new version, or return to the previous one with: %s", s.Phase, p.hint(Undo))
+	case !inProgress && rollout.IsTimedOut(s) && !rollout.WasHealthy(s):
+		return p.newError(ErrNoEffect, "is %s: its first revision exceeded its progress deadline, and there is no earlier one to return to: correct the template: see %s", s.Phase, p.hint("why"))
 	case !inProgress:
 		return p.newError(ErrNoEffect, "is %s: no release is in progress", phaseOrNew(string(s.Phase)))
 	case command == Retry && !s.Abort:

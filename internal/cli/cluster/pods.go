@@ -45,6 +45,9 @@ func observeRolloutPods(ctx context.Context, reader *cachedReader, out *explain.
 		case out.Snapshot.Hash:
 			revision = "new"
 		}
+		if rs.Hash == out.Snapshot.Hash && !rollout.WasHealthy(out.Snapshot.Status) {
+			revision = "new" // the first one is the stable one before any of its pods runs
+		}
 		if revision == "" || rs.Deleting || rs.SpecReplicas <= rs.Available {
 			continue
 		}

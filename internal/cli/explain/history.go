@@ -12,6 +12,7 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/analysis"
 	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/rollout"
 )
 
 // History is the document of history -o json and -o yaml. Fields are added to it, never renamed or removed.
@@ -97,7 +98,15 @@ func revisionNumber(r PastRelease) int64 { return parseRevision(r.Revision) }
 func rolloutRelease(object *argov1.Rollout, set *appsv1.ReplicaSet, runs []argov1.AnalysisRun) PastRelease {
 	r := PastRelease{Revision: set.Annotations[argov1.RevisionAnnotation], Images: ImagesOf(set.Spec.Template), Start: toUTC(set.CreationTimestamp.Time)}
 	status, hash := object.Status, set.Labels[argov1.PodTemplateHashLabel]
+	isFirst := !rollout.WasHealthy(status) // it is the stable one from the beginning
 	switch {
+	case hash == status.CurrentPodHash && rollout.IsTimedOut(status) && (hash != status.StableRS || isFirst):
+		r.Result, r.Cause = string(release.EndingFailed), &flaggerv1.ReleaseCause{Message: status.Message}
+		return r // a retry has the failed runs of the earlier attempts
+	case hash == status.StableRS && hash == status.CurrentPodHash && isFirst:
+		r.Result = InProgress
+	case hash == status.StableRS && isFirst: // it is not known whether it ever served
+		return r
 	case hash == status.StableRS:
 		r.Result = string(release.EndingPromoted)
 	case hash == status.CurrentPodHash && status.Abort:

@@ -38,6 +38,9 @@ type Release struct {
 	State release.State `json:"state"`
 	// Result of the last release; empty while it is in progress.
 	Result release.Result `json:"result,omitempty"`
+	// TimedOut is true for a Rollout that exceeded its progress deadline and was not aborted. It counts as failed, although it
+	// continues if its pods become available later.
+	TimedOut bool `json:"timedOut,omitempty"`
 	// Message is the message of the status about the phase, or about the reason why the release is blocked.
 	Message string `json:"message,omitempty"`
 	// Since is the time at which the release entered its phase.
@@ -98,6 +101,13 @@ type Release struct {
 
 	// approvalGates are the names of the gates of the plan that may wait for an approval.
 	approvalGates []string
+	// wasHealthy is true for a Rollout of which a revision had all its pods at some time.
+	wasHealthy bool
+}
+
+// HasFailed reports whether the last release failed: it was rolled back or aborted, or has exceeded its progress deadline.
+func (r *Release) HasFailed() bool {
+	return r.TimedOut || r.State == release.Idle && r.Result == release.RolledBack
 }
 
 // ApprovalGates returns the names of the gates of the plan that may wait for an approval in a release.
@@ -201,7 +211,7 @@ func (p PodProblem) Summary() string {
 // newRelease returns the description of a release with the fields that its view determines.
 func newRelease(v release.View, shared SharedObservation, bounds eventBounds) Release {
 	r := Release{
-		Phase: v.Phase, State: v.State, Result: v.Result, Message: v.Message, Since: toUTC(v.Since),
+		Phase: v.Phase, State: v.State, Result: v.Result, Message: v.Message, Since: toUTC(v.Since), TimedOut: v.TimedOut,
 		Weight: v.Weight, Mirrored: v.Mirrored, Revision: v.Revision, PromotedRevision: v.Promoted, PromotionFailed: v.PromotionFailed,
 		PodProblems: shared.PodProblems, Events: eventsOfRelease(shared.Events, bounds), Unread: slices.Clone(shared.Unread),
 		approvalGates: v.ApprovalGates,
@@ -312,6 +322,14 @@ func (r *Release) ClosedGate() *Gate {
 		}
 	}
 	return nil
+}
+
+// DeadlineGate returns the gate of the progress deadline, or else the first gate that does not pass; nil: all pass.
+func (r *Release) DeadlineGate() *Gate {
+	if i := slices.IndexFunc(r.Gates, func(g Gate) bool { return g.Name == deadlineGate }); i >= 0 {
+		return &r.Gates[i]
+	}
+	return r.ClosedGate()
 }
 
 // UserGate returns the first gate that the user must open; nil: there is none.

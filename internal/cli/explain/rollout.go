@@ -62,6 +62,7 @@ func (observed *Rollout) Describe(now time.Time) Release {
 	r.Provider, r.Strategy = observed.providerName(), strategyName(s.Spec)
 	r.Suspended, r.Deleting = s.Spec.Paused, observed.Object.DeletionTimestamp != nil
 	r.Step, r.TotalSteps = v.Step, v.TotalSteps
+	r.wasHealthy = rollout.WasHealthy(s.Status)
 	for _, gate := range v.Gates {
 		metrics := observed.metricGates(gate)
 		if len(metrics) > 0 { // each of them has its own value

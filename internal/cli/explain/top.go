@@ -25,7 +25,7 @@ const (
 	Advancing Group = "advancing"
 	// Queued: it waits until fewer releases are in progress.
 	Queued Group = "queued"
-	// Failed: it is idle, and the last release was rolled back or aborted.
+	// Failed: the last release was rolled back or aborted, or has exceeded its progress deadline.
 	Failed Group = "failed"
 	// GroupIdle: it is idle after a success, or no release has started yet.
 	GroupIdle Group = "idle"
@@ -45,7 +45,7 @@ func GroupOf(r *Release) Group {
 		return NeedsUser
 	case r.State == release.RollingBack:
 		return GroupRollingBack
-	case r.State == release.Idle && r.Result == release.RolledBack:
+	case r.HasFailed():
 		return Failed
 	case r.State == release.Idle:
 		return GroupIdle

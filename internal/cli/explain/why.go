@@ -24,6 +24,9 @@ func Why(r Release, now time.Time) []string {
 	default:
 		out = append(out, progressSentence(r, now))
 	}
+	if r.TimedOut {
+		return append(append(out, timedOutSentences(r, now)...), noticeSentences(r)...)
+	}
 	out = append(append(out, closedGateSentences(r, now)...), podProblemSentences(r)...)
 	if r.State != release.RollingBack && 0 < r.FailedChecks && r.FailedChecks < r.Threshold {
 		out = append(out, fmt.Sprintf("Failed checks so far: %d. The release is rolled back at %d.", r.FailedChecks, r.Threshold))
@@ -43,8 +46,39 @@ func noticeSentences(r Release) []string {
 	return out
 }
 
+// timedOutSentences describes a Rollout that exceeded its progress deadline, and what the user can do. It may still continue, unlike
+// an aborted one.
+func timedOutSentences(r Release, now time.Time) []string {
+	lostPods := r.Revision == r.PromotedRevision && r.wasHealthy
+	failure := "The release exceeded its progress deadline"
+	if lostPods {
+		failure = "The pods of the stable revision have not become available again within the progress deadline"
+	}
+	others := r
+	others.Gates = slices.DeleteFunc(slices.Clone(r.Gates), func(g Gate) bool {
+		isPods := !lostPods && g.Name == podsGate && g.Verdict == string(release.Wait)
+		if isPods {
+			failure += ": " + strings.TrimSuffix(g.Message, ".")
+		}
+		return isPods || g.Name == deadlineGate
+	})
+	out := append([]string{failure + "."}, podProblemSentences(r)...)
+	out = append(out, closedGateSentences(others, now)...)
+	const recovers = "The release continues if its pods become available"
+	switch {
+	case lostPods:
+		return append(out, fmt.Sprintf("It recovers if they become available; otherwise correct the cause, or the template of %s.", r.Target))
+	case r.Revision == r.PromotedRevision, !r.wasHealthy:
+		return append(out, fmt.Sprintf("%s; otherwise correct the template of %s. There is no earlier revision to return to.", recovers, r.Target))
+	default:
+		return append(out, fmt.Sprintf("%s; otherwise correct the template of %s. To return to revision %s:", recovers, r.Target, r.PromotedRevision),
+			fmt.Sprintf("  serin abort rollout/%s -n %s", r.Name, r.Namespace))
+	}
+}
+
 // The gates with a special sentence.
 const (
+	podsGate            = "pods"
 	otherControllerGate = "peer"
 	deadlineGate        = "deadline"
 )

@@ -46,7 +46,7 @@ func phaseStyle(r *explain.Release) style {
 	switch {
 	case r.State == release.WaitsForUser:
 		return yellow
-	case r.State == release.RollingBack, r.State == release.Idle && r.Result == release.RolledBack:
+	case r.State == release.RollingBack, r.HasFailed():
 		return red
 	case r.State == release.InProgress:
 		return cyan

@@ -104,6 +104,9 @@ func WaitsFor(r *explain.Release, now time.Time) string {
 		return gate.Name + " (user)"
 	}
 	gate = r.ClosedGate()
+	if r.TimedOut {
+		gate = r.DeadlineGate()
+	}
 	switch {
 	case r.State == release.Idle && (gate == nil || gate.Opener == "time"): // a promoted Rollout retains its deadline until its old pods have ended
 		return "-"
