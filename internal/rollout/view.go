@@ -188,7 +188,7 @@ func phaseSince(status argov1.RolloutStatus) time.Time {
 	case status.Phase == argov1.RolloutPhaseDegraded && status.AbortedAt != nil:
 		return status.AbortedAt.Time
 	case status.Phase == argov1.RolloutPhaseHealthy:
-		condition = argov1.RolloutHealthy
+		return releaseEnd(status)
 	case status.Phase == argov1.RolloutPhaseProgressing && status.Duration != nil && status.Duration.RolloutStartedAt != nil:
 		return status.Duration.RolloutStartedAt.Time
 	}
@@ -196,6 +196,22 @@ func phaseSince(status argov1.RolloutStatus) time.Time {
 		return c.LastTransitionTime.Time
 	}
 	return time.Time{}
+}
+
+// releaseEnd returns when the last release was promoted and had all its pods, if the status shows it; zero: unknown. The condition Healthy
+// changes later: when the pods of the previous revision have ended.
+func releaseEnd(status argov1.RolloutStatus) time.Time {
+	var end time.Time
+	if c := conditions(status.Conditions).find(argov1.RolloutCompleted); c != nil && c.Status == conditionStatus(true) {
+		end = c.LastTransitionTime.Time
+	}
+	if d := status.Duration; d != nil && d.FinishedAt != nil {
+		end = release.LaterOf(end, d.FinishedAt.Time)
+	}
+	if c := conditions(status.Conditions).find(argov1.RolloutHealthy); end.IsZero() && c != nil && c.Status == conditionStatus(true) {
+		end = c.LastTransitionTime.Time
+	}
+	return end
 }
 
 // TrafficShare returns the share of the requests that the new revision receives, in percent: by the weight of the router, by

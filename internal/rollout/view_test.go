@@ -5,8 +5,10 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/release"
 )
 
@@ -39,4 +41,33 @@ func TestViewWithAnotherControllerForecastsNothing(t *testing.T) {
 			t.Fatalf("got gates %v, steps %v; want the gate peer alone, no steps", v.Gates, v.Upcoming)
 		}
 	})
+}
+
+// TestHealthySinceTheEndOfTheRelease: the condition Healthy is False, since the start of the release, until the pods of the previous
+// revision have ended.
+func TestHealthySinceTheEndOfTheRelease(t *testing.T) {
+	at := func(minute int) metav1.Time {
+		return metav1.NewTime(time.Date(2026, 1, 2, 12, minute, 0, 0, time.UTC))
+	}
+	condition := func(kind argov1.RolloutConditionType, value bool, minute int) argov1.RolloutCondition {
+		return argov1.RolloutCondition{Type: kind, Status: conditionStatus(value), LastTransitionTime: at(minute)}
+	}
+	finished := at(5)
+	for _, tc := range []struct {
+		name       string
+		conditions []argov1.RolloutCondition
+		finishedAt *metav1.Time
+		want       time.Time
+	}{
+		{"pods of the previous revision remain", []argov1.RolloutCondition{condition(argov1.RolloutHealthy, false, 1), condition(argov1.RolloutCompleted, true, 4)}, &finished, finished.Time},
+		{"they have ended", []argov1.RolloutCondition{condition(argov1.RolloutHealthy, true, 9), condition(argov1.RolloutCompleted, true, 4)}, &finished, finished.Time},
+		{"the template of the stable revision after an abort", []argov1.RolloutCondition{condition(argov1.RolloutCompleted, true, 7)}, &finished, at(7).Time},
+		{"no record", []argov1.RolloutCondition{condition(argov1.RolloutHealthy, true, 9)}, nil, at(9).Time},
+		{"unknown", []argov1.RolloutCondition{condition(argov1.RolloutHealthy, false, 9)}, nil, time.Time{}},
+	} {
+		status := argov1.RolloutStatus{Phase: argov1.RolloutPhaseHealthy, Conditions: tc.conditions, Duration: &argov1.RolloutDuration{FinishedAt: tc.finishedAt}}
+		if got := phaseSince(status); !got.Equal(tc.want) {
+			t.Errorf("%s: got %s, want %s", tc.name, got, tc.want)
+		}
+	}
 }
