@@ -29,9 +29,9 @@ type PastRelease struct {
 	// Revision is Serin's hash of a Canary's target, or the revision number of a Rollout.
 	Revision string   `json:"revision"`
 	Images   []string `json:"images,omitempty"`
-	// Start is when the release began; that of a Rollout, when its ReplicaSet was created.
+	// Start is when the release began; that of an earlier revision of a Rollout, when its ReplicaSet was created.
 	Start time.Time `json:"start"`
-	// End is zero if the release is in progress, and for a Rollout, whose objects do not contain it.
+	// End is zero if the release is in progress, and for an earlier revision of a Rollout, whose objects do not contain it.
 	End time.Time `json:"end,omitzero"`
 	// Result is promoted, unanalyzed, failed, canceled, superseded or in progress; empty: not known. A Rollout retains only the
 	// results of its stable and of its current revision, and failures while their AnalysisRuns exist.
@@ -98,6 +98,9 @@ func revisionNumber(r PastRelease) int64 { return parseRevision(r.Revision) }
 func rolloutRelease(object *argov1.Rollout, set *appsv1.ReplicaSet, runs []argov1.AnalysisRun) PastRelease {
 	r := PastRelease{Revision: set.Annotations[argov1.RevisionAnnotation], Images: ImagesOf(set.Spec.Template), Start: toUTC(set.CreationTimestamp.Time)}
 	status, hash := object.Status, set.Labels[argov1.PodTemplateHashLabel]
+	if hash == status.CurrentPodHash {
+		r.setDuration(status)
+	}
 	isFirst := !rollout.WasHealthy(status) // it is the stable one from the beginning
 	switch {
 	case hash == status.CurrentPodHash && rollout.IsTimedOut(status) && (hash != status.StableRS || isFirst):
@@ -123,6 +126,31 @@ func rolloutRelease(object *argov1.Rollout, set *appsv1.ReplicaSet, runs []argov
 	return r
 }
 
+// setDuration sets the start and the end of the release of the current revision, if the status records them: the ReplicaSet of a revision
+// that is released again is older. The record of the previous release remains when the stable revision returns without a release, and
+// continues if that happens during a release.
+func (r *PastRelease) setDuration(status argov1.RolloutStatus) {
+	d := status.Duration
+	if d == nil || d.RolloutStartedAt == nil {
+		return
+	}
+	var completion argov1.CompletionStatus
+	if d.CompletionStatus != nil {
+		completion = *d.CompletionStatus
+	}
+	switch {
+	case completion == argov1.CompletionAborted && !status.Abort, completion == argov1.CompletionSuperseded:
+		return
+	case completion == argov1.CompletionFastRolledBack && d.FinishedAt != nil: // it returns at once
+		r.Start = toUTC(d.FinishedAt.Time)
+		return
+	}
+	r.Start = toUTC(d.RolloutStartedAt.Time)
+	if d.FinishedAt != nil {
+		r.End = toUTC(d.FinishedAt.Time)
+	}
+}
+
 // failedAnalysis returns the failure of the newest failed AnalysisRun of a revision; nil: none failed.
 func failedAnalysis(hash string, runs []argov1.AnalysisRun) *flaggerv1.ReleaseCause {
 	var newest *argov1.AnalysisRun
@@ -137,7 +165,7 @@ func failedAnalysis(hash string, runs []argov1.AnalysisRun) *flaggerv1.ReleaseCa
 	}
 	cause := &flaggerv1.ReleaseCause{Message: cmp.Or(newest.Status.Message, fmt.Sprintf("AnalysisRun %s: %s", newest.Name, newest.Status.Phase))}
 	for i := range newest.Spec.Metrics {
-		metric := &newest.Spec.Metrics[i]
+		metric := new(resolveMetric(newest.Spec.Metrics[i], newest.Spec.Args))
 		if result := metricResult(newest, metric.Name); isFailed(result.Phase) && !result.DryRun {
 			gate := newMetricGate(metric, result, release.Fail)
 			cause.Gate, cause.Value, cause.Limit, cause.Query = result.Name, gate.Value, gate.Limit, analysis.ResolvedQuery(result)

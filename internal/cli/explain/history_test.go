@@ -37,3 +37,41 @@ func TestTheNewestFailedAnalysisIsTheCauseOfAFailure(t *testing.T) {
 		t.Errorf("aborted, the cause of the release is %+v", got.Cause)
 	}
 }
+
+// TestTheLimitOfAFailedAnalysisIsResolved: the user knows the values of the arguments, not their names in a template.
+func TestTheLimitOfAFailedAnalysisIsResolved(t *testing.T) {
+	labels := map[string]string{argov1.PodTemplateHashLabel: "b"}
+	run := argov1.AnalysisRun{ObjectMeta: metav1.ObjectMeta{Name: "run", Labels: labels}}
+	run.Spec.Args = []argov1.Argument{{Name: "min", Value: new("0.95")}}
+	run.Spec.Metrics = []argov1.Metric{{Name: "success-rate", SuccessCondition: "result[0] >= {{args.min}}"}}
+	run.Status.Phase = argov1.AnalysisPhaseFailed
+	run.Status.MetricResults = []argov1.MetricResult{{Name: "success-rate", Phase: argov1.AnalysisPhaseFailed}}
+	sets := []appsv1.ReplicaSet{{ObjectMeta: metav1.ObjectMeta{Labels: labels}}}
+	object := &argov1.Rollout{Status: argov1.RolloutStatus{StableRS: "a", CurrentPodHash: "b", Abort: true}}
+	if got := explain.RolloutHistory(object, sets, []argov1.AnalysisRun{run}).Releases[0].Cause; got == nil || got.Limit != "result[0] >= 0.95" {
+		t.Errorf("got the cause %+v, want the limit result[0] >= 0.95", got)
+	}
+}
+
+// TestTheStatusRecordsTheDurationOfTheCurrentRevision: after an undo, its ReplicaSet is older than the release.
+func TestTheStatusRecordsTheDurationOfTheCurrentRevision(t *testing.T) {
+	created := time.Unix(1_800_000_000, 0).UTC()
+	started, finished := metav1.NewTime(created.Add(time.Hour)), metav1.NewTime(created.Add(2*time.Hour))
+	for _, tc := range []struct {
+		name       string
+		duration   argov1.RolloutDuration
+		start, end time.Time
+	}{
+		{"in progress", argov1.RolloutDuration{RolloutStartedAt: &started}, started.UTC(), time.Time{}},
+		{"promoted", argov1.RolloutDuration{RolloutStartedAt: &started, FinishedAt: &finished, CompletionStatus: new(argov1.CompletionPromoted)}, started.UTC(), finished.UTC()},
+		{"returned during a release", argov1.RolloutDuration{RolloutStartedAt: &started, FinishedAt: &finished, CompletionStatus: new(argov1.CompletionFastRolledBack)}, finished.UTC(), time.Time{}},
+		{"returned after an abort", argov1.RolloutDuration{RolloutStartedAt: &started, FinishedAt: &finished, CompletionStatus: new(argov1.CompletionAborted)}, created, time.Time{}},
+		{"no record", argov1.RolloutDuration{}, created, time.Time{}},
+	} {
+		sets := []appsv1.ReplicaSet{{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(created), Labels: map[string]string{argov1.PodTemplateHashLabel: "a"}}}}
+		object := &argov1.Rollout{Status: argov1.RolloutStatus{StableRS: "a", CurrentPodHash: "a", Duration: &tc.duration}}
+		if got := explain.RolloutHistory(object, sets, nil).Releases[0]; !got.Start.Equal(tc.start) || !got.End.Equal(tc.end) {
+			t.Errorf("%s: got %s to %s, want %s to %s", tc.name, got.Start, got.End, tc.start, tc.end)
+		}
+	}
+}
