@@ -111,12 +111,12 @@ func (e *ejectCommand) run(ctx context.Context, timeout time.Duration) error {
 			return e.print(append([]string{fmt.Sprintf("%s %s is gone.", last.Key().Kind, last.Key().Name)}, last.Summary()...)...)
 		}
 		if err != nil {
-			return ejectError(err)
+			return ejectError(err, last)
 		}
 		last = release
 		step, err := release.Next()
 		if err != nil {
-			return ejectError(err)
+			return ejectError(err, last)
 		}
 		if step.Text != printed {
 			printed = step.Text
@@ -125,11 +125,11 @@ func (e *ejectCommand) run(ctx context.Context, timeout time.Duration) error {
 			}
 		}
 		if timeout > 0 && e.session.Clock.Since(startedAt) >= timeout {
-			return withExitCode(ExitTimeout, interruptedError(fmt.Errorf("timed out after %s", timeout)))
+			return withExitCode(ExitTimeout, interruptedError(fmt.Errorf("timed out after %s", timeout), last))
 		}
 		if !step.Waits {
 			if err := e.ejection.Perform(ctx, step); err != nil {
-				return interruptedError(err)
+				return interruptedError(err, last)
 			}
 			if step.Action != performed { // otherwise something reverts it, or changes the release at the same time
 				performed = step.Action
@@ -138,7 +138,7 @@ func (e *ejectCommand) run(ctx context.Context, timeout time.Duration) error {
 		}
 		select {
 		case <-ctx.Done():
-			return interruptedError(ctx.Err())
+			return interruptedError(ctx.Err(), last)
 		case <-ticker.C():
 		}
 	}
@@ -149,15 +149,22 @@ func (e *ejectCommand) print(lines ...string) error {
 	return err
 }
 
-// interruptedError returns an error that ended the ejection, after which it can be continued.
-func interruptedError(err error) error {
-	return fmt.Errorf("%w: the ejection is not complete, and the application still serves; run the command again to continue", err)
+// interruptedError returns an error that ended the ejection, after which it can be continued. last is the last observation; nil: there is
+// none.
+func interruptedError(err error, last eject.Release) error {
+	serves := "the application still serves"
+	if r, ok := last.(*eject.Rollout); ok {
+		if available, desired := r.AvailablePods(); available < desired {
+			serves = fmt.Sprintf("%d of %d pods of the application are available", available, desired)
+		}
+	}
+	return fmt.Errorf("%w: the ejection is not complete, and %s; run the command again to continue", err, serves)
 }
 
 // ejectError returns an error during the ejection with its exit code.
-func ejectError(err error) error {
+func ejectError(err error, last eject.Release) error {
 	if refused, ok := errors.AsType[*eject.RefusedError](err); ok {
 		return withExitCode(ExitUserAction, refused)
 	}
-	return interruptedError(err)
+	return interruptedError(err, last)
 }

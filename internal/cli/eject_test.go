@@ -176,6 +176,9 @@ func prepareWeb(t *testing.T, d *datadriven.TestData, w *clitest.FakeCluster) {
 	if !d.HasArg("draining") {
 		w.ScaleReplicaSet("web-old", 0, 0)
 	}
+	if d.HasArg("unavailable") {
+		w.ScaleReplicaSet("web-new", 4, 0)
+	}
 	if d.HasArg("occupied") {
 		other := &appsv1.Deployment{}
 		other.Namespace, other.Name = "shop", "web"

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/utils/ptr"
+
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/cli/explain"
 	"github.com/serin-dev/serin/internal/release"
@@ -48,6 +50,16 @@ type Rollout struct {
 	Scalers []string
 
 	gone bool
+}
+
+// AvailablePods returns the numbers of available and of desired pods of the application, whether they belong to the Rollout or to the
+// Deployment.
+func (r *Rollout) AvailablePods() (available, desired int32) {
+	available = r.Deployment.Available
+	for _, rs := range r.Snapshot.ReplicaSets {
+		available += rs.Available
+	}
+	return available, ptr.Deref(r.Snapshot.Spec.Replicas, 1)
 }
 
 // Deployment is the observed state of a Deployment.
