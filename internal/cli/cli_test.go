@@ -344,6 +344,15 @@ func setWeb(t *testing.T, d *datadriven.TestData, w *clitest.FakeCluster, state 
 			s.StableRS, s.CurrentStepIndex, s.Phase, s.Message = "", nil, argov1.RolloutPhaseProgressing, "more replicas need to be updated"
 			w.ScaleReplicaSet("web-new", 4, 3)
 			w.ScaleReplicaSet("web-old", 0, 0)
+		case "failed-before": // revision 2 failed, after revision 1 was promoted
+			s.StableRS = "older"
+			for name, revision := range map[string]string{"web-older": "1", "web-old": "2", "web-new": "3"} {
+				rs := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
+				w.Change(rs, func() { rs.Annotations[argov1.RevisionAnnotation] = revision })
+			}
+			w.CompleteAnalysisRun("web-new-2-2", argov1.AnalysisPhaseFailed)
+			run := &argov1.AnalysisRun{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-new-2-2"}}
+			w.Change(run, func() { run.Labels[argov1.PodTemplateHashLabel] = "old" })
 		case "late", "late-first", "late-again": // the progress deadline has passed: of a new revision, of the first one, or of one that had all its pods
 			resume()
 			s.CurrentStepIndex, s.Phase = new(int32(0)), argov1.RolloutPhaseDegraded

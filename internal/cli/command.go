@@ -183,6 +183,9 @@ func sendCommand(cmd *cobra.Command, session *cluster.Session, planned *cluster.
 			printWarning(cmd, err.Error())
 		}
 	}
+	if planned.Warning != "" {
+		printWarning(cmd, planned.Warning)
+	}
 	if warning := session.ControllerWarning(ctx, planned); warning != "" {
 		printWarning(cmd, warning)
 	}

@@ -55,6 +55,8 @@ type PlannedCommand struct {
 	Effect string
 	// Skips describes what a promotion in full skips, in a sentence without a full stop; empty for other commands.
 	Skips string
+	// Warning describes why the user may not want the effect, in a sentence without a full stop; empty: nothing is known.
+	Warning string
 	// Paused is true if the command is only recorded until the release is resumed.
 	Paused bool
 	// DryRun is true if the API server only validates the changes, as for kubectl --dry-run=server.

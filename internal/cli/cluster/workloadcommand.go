@@ -24,6 +24,7 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/cli/explain"
+	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/rollout/replicaset"
 )
 
@@ -145,6 +146,7 @@ func (s *Session) PlanUndo(ctx context.Context, namespace string, name Name, rev
 	if err != nil {
 		return nil, err
 	}
+	isDefault := revision == 0
 	numbers, current := slices.Sorted(maps.Keys(revisions)), templateIn(template)
 	if revision == 0 {
 		if revision, err = previousRevision(r, template, revisions); err != nil {
@@ -165,11 +167,40 @@ func (s *Session) PlanUndo(ctx context.Context, namespace string, name Name, rev
 	p.Command += Command(fmt.Sprintf(" to revision %d", revision))
 	p.Effect = fmt.Sprintf("will return to revision %d", revision)
 	p.subject = undoSubject(r, currentHash(r, revisions))
+	if isDefault {
+		p.Warning = s.failureWarning(ctx, p, r, revision)
+	}
 	path := "/" + strings.Join(template.path, "/")
 	return p, p.patchWorkload(template.object, types.JSONPatchType, []any{
 		map[string]any{"op": "test", "path": path, "value": current}, // another user may have changed it meanwhile
 		map[string]any{"op": "replace", "path": path, "value": earlier},
 	})
+}
+
+// failureWarning names the failure of a revision to which an undo returns, and the undo to the promoted revision; empty: the revision is
+// not known to have failed, or its AnalysisRuns cannot be read.
+func (s *Session) failureWarning(ctx context.Context, p *PlannedCommand, r *argov1.Rollout, revision int64) string {
+	history, err := s.rolloutHistory(ctx, r)
+	if err != nil {
+		return ""
+	}
+	number := strconv.FormatInt(revision, 10)
+	i := slices.IndexFunc(history.Releases, func(past explain.PastRelease) bool {
+		return past.Revision == number && past.Result == string(release.EndingFailed)
+	})
+	if i < 0 {
+		return ""
+	}
+	text := "revision " + number + " failed"
+	if cause := history.Releases[i].Cause; cause != nil {
+		text += " (" + strings.TrimSuffix(strings.Join(strings.Fields(cause.Message), " "), ".") + ")"
+	}
+	for _, past := range history.Releases[1:] { // the first one is the current revision
+		if past.Result == string(release.EndingPromoted) {
+			return text + ": to return to the last promoted revision instead: " + p.hint(Undo) + " --to-revision=" + past.Revision
+		}
+	}
+	return text + ": see the other revisions with: " + p.hint("history")
 }
 
 // templateIn returns the stored pod template; nil: the object has none.
