@@ -381,6 +381,8 @@ func (p *PlannedCommand) planForRollout(r *argov1.Rollout) error {
 	inProgress := s.StableRS != "" && s.CurrentPodHash != s.StableRS
 	specChange := func(paused bool) map[string]any { return map[string]any{"spec": map[string]any{"paused": paused}} }
 	switch {
+	case command == Resume && !r.Spec.Paused && len(s.PauseConditions) > 0:
+		return p.newError(ErrNoEffect, "already has spec.paused false, and is paused by its strategy%s: continue it with: %s", stepText(r), p.hint(Promote))
 	case (command == Pause || command == Resume) && r.Spec.Paused == (command == Pause):
 		return p.newError(ErrNoEffect, "already has spec.paused %v", r.Spec.Paused)
 	case command == Pause, command == Resume:
