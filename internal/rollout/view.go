@@ -47,7 +47,7 @@ func newView(s Snapshot, gates []release.GateView) release.View {
 	index, total := StepPosition(s.Spec, s.Status)
 	v := release.View{
 		Phase: string(s.Status.Phase), Since: phaseSince(s.Status), Message: s.Status.Message, Revision: s.Hash, Promoted: s.Status.StableRS,
-		TimedOut: IsTimedOut(s.Status), Weight: int(TrafficShare(s)), TotalSteps: total, Gates: gates, ApprovalGates: approvalGates(s.Spec),
+		TimedOut: IsTimedOut(s.Status) && s.Status.CurrentPodHash == s.Hash, Weight: int(TrafficShare(s)), TotalSteps: total, Gates: gates, ApprovalGates: approvalGates(s.Spec),
 	}
 	if index != nil && !isAborted(s) {
 		v.Step = min(int(*index)+1, total)

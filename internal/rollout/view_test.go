@@ -43,6 +43,18 @@ func TestViewWithAnotherControllerForecastsNothing(t *testing.T) {
 	})
 }
 
+// TestAFixIsNotTimedOut: the status may still be that of the previous revision when a pipeline begins to wait for the next one.
+func TestAFixIsNotTimedOut(t *testing.T) {
+	status := argov1.RolloutStatus{Phase: argov1.RolloutPhaseDegraded, CurrentPodHash: "v2", StableRS: "v1", Conditions: []argov1.RolloutCondition{
+		{Type: argov1.RolloutProgressing, Status: conditionStatus(false), Reason: reasonDeadlineExceeded},
+	}}
+	for hash, want := range map[string]bool{"v2": true, "v3": false} {
+		if got := newView(Snapshot{Hash: hash, Status: status}, nil).TimedOut; got != want {
+			t.Errorf("the template has the hash %s, and the status v2: timed out is %t, want %t", hash, got, want)
+		}
+	}
+}
+
 // TestHealthySinceTheEndOfTheRelease: the condition Healthy is False, since the start of the release, until the pods of the previous
 // revision have ended.
 func TestHealthySinceTheEndOfTheRelease(t *testing.T) {
