@@ -11,7 +11,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// prepareRelease evaluates the gates before the start of a release. Nothing is written before they pass.
+// prepareRelease evaluates the gates before the start of a release. Before they pass, only conditions and the queue are written.
 func prepareRelease(s Snapshot) Decision {
 	gates := release.EvaluateGates(s, startGates(s)...)
 	switch first := gates.First(); {

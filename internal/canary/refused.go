@@ -19,7 +19,7 @@ func RejectedEffectDecision(s Snapshot, gates release.Gates, effect release.Effe
 	for i := range all {
 		all[i].Pending = nil
 	}
-	d := withBlockedCondition(s, all[:1])
+	d := withReadyConditions(s, withBlockedCondition(s, all[:1]))
 	d.Gates = all
 	return d
 }
@@ -38,5 +38,5 @@ func isRetriedPerWindow(s Snapshot, effect release.Effect) bool {
 // PanicDecision is the decision about a Canary whose reconciliation panicked. The snapshot contains only its status and the
 // names of its plan.
 func PanicDecision(s Snapshot, message string) Decision {
-	return withBlockedCondition(s, release.Gates{release.NewFailedGate("fault", release.ByUser, message)})
+	return withReadyConditions(s, withBlockedCondition(s, release.Gates{release.NewFailedGate("fault", release.ByUser, message)}))
 }
