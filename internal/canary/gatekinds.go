@@ -68,7 +68,7 @@ func GateKinds() release.GateKinds {
 		gateKind("plan", release.ByUser, sectionUserAction, sectionNotices),
 		ofWorkload(gateKind("target", release.ByUser, sectionUserAction)),
 		gateKind("autoscaler", release.ByUser, sectionUserAction),
-		gateKind("references", release.ByUser, sectionUserAction, sectionNotices),
+		gateKind("references", release.ByUser, sectionNotices),
 		ofWorkload(gateKind("former-target", release.ByUser, sectionUserAction, sectionNotices)),
 		gateKind("refused", release.ByUser, sectionUserAction),
 		gateKind("refused-step", release.ByUser, sectionUserAction),

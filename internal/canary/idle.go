@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/release"
 )
@@ -43,7 +41,7 @@ func reconcileIdle(s Snapshot) Decision {
 			// The user reverted to the revision that failed before.
 			return s.edit().addEffects(steadyStateEffects(s)...).leaveQueue().decision(nil)
 		}
-		return idleDecision(s)
+		return keepStatus(s, nil, steadyStateEffects(s)...)
 	}
 	if revision == s.promotedRevision() {
 		// The user reverted to the revision of the primary. The same new revision may be released again later.
@@ -52,25 +50,6 @@ func reconcileIdle(s Snapshot) Decision {
 		return e.decision(nil)
 	}
 	return prepareRelease(s)
-}
-
-// idleDecision changes nothing. Missing references are reported while there is time to fix them: a release that starts with them
-// fails its checks.
-func idleDecision(s Snapshot) Decision {
-	if len(s.MissingReferences) == 0 {
-		return keepStatus(s, nil, steadyStateEffects(s)...)
-	}
-	gates := make(release.Gates, 0, len(s.MissingReferences))
-	for _, missing := range s.MissingReferences {
-		gates = append(gates, release.NewFailedGate("references", release.ByUser, missing))
-	}
-	e := s.editUnchanged().addEffects(steadyStateEffects(s)...)
-	e.setCondition(flaggerv1.CanaryCondition{Type: flaggerv1.ConditionBlocked, Status: corev1.ConditionTrue, Reason: conditionReason("references"), Message: s.MissingReferences[0]})
-	d := e.decision(gates)
-	if len(changedConditions(s.Status, d.Status)) == 0 {
-		d.Status, d.Wake = s.Status, gates.Wake()
-	}
-	return d
 }
 
 // withTrafficRescue routes all traffic to the primary if the target has no pods, in addition to the decision about an idle release.

@@ -20,20 +20,16 @@ func withNotices(s Snapshot, d Decision) Decision {
 		return d
 	}
 	all := settingNotices(&s.Plan)
-	if failed := d.Gates.Named("references"); failed == nil { // otherwise the gate that is closed before a release
-		for _, message := range s.MissingReferences {
-			all = append(all, release.NewNotice("references", message))
-		}
-	}
+	all = append(all, missingReferences(s, d.Status.Phase)...)
 	if message := formerTargetMessage(s); message != "" {
 		all = append(all, release.NewNotice("former-target", message))
 	}
 	for _, message := range s.MissingAlertProviders {
-		all = append(all, noticeWithEvent("references", message))
+		all = append(all, reportedOnce(release.NewNotice("references", message)))
 	}
 	overdue, due := s.isReportOverdue()
 	if overdue {
-		all = append(all, noticeWithEvent("route", s.Route.Unreported.Message))
+		all = append(all, reportedOnce(release.NewNotice("route", s.Route.Unreported.Message)))
 	} else {
 		d = wakeNoLaterThan(d, due)
 	}
@@ -49,6 +45,24 @@ func withNotices(s Snapshot, d Decision) Decision {
 		d.Events = append(d.Events, notice.Events...)
 	}
 	return d
+}
+
+// missingReferences are the notices about metric templates that do not exist. A release starts without them, as in Flagger, and its
+// checks fail: until it starts, an event reports that.
+func missingReferences(s Snapshot, phase flaggerv1.CanaryPhase) release.Gates {
+	if s.Plan.SkipAnalysis {
+		return nil
+	}
+	var all release.Gates
+	for _, message := range s.MissingReferences {
+		message += ". Create it, or correct spec.analysis.metrics"
+		if hasDeadline(phase) { // the failed checks have events
+			all = append(all, release.NewNotice("references", message))
+			continue
+		}
+		all = append(all, reportedOnce(release.NewNotice("references", "A release would fail its checks: "+message)))
+	}
+	return all
 }
 
 // formerTargetMessage describes what a change of spec.targetRef waits for; empty: nothing.
@@ -84,9 +98,8 @@ func (p *Plan) SettingWarnings() []string {
 	}
 }
 
-// noticeWithEvent is a notice that an event on the Canary reports once.
-func noticeWithEvent(name, message string) release.Gate {
-	g := release.NewNotice(name, message)
-	g.Events = []release.Event{{Type: release.Warning, Message: message, Persistent: true, ObjectOnly: true}}
+// reportedOnce adds the event on the Canary that reports a notice once.
+func reportedOnce(g release.Gate) release.Gate {
+	g.Events = []release.Event{{Type: release.Warning, Message: g.Message, Persistent: true, ObjectOnly: true}}
 	return g
 }

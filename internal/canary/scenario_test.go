@@ -399,6 +399,8 @@ func (s *scenario) applySetting(t *testing.T, d *datadriven.TestData, arg datadr
 		a.Metrics = checks(t, d, arg.Vals)
 	case "sources": // the answer to the first query of the metrics providers
 		w.standingAnswers["sources"] = value(arg)
+	case "missing":
+		s.setFact(t, d, arg)
 	case "pods":
 		w.instantPods = value(arg) == "instant"
 	case "replicas":

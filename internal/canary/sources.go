@@ -72,7 +72,7 @@ func unavailableSources(s Snapshot) release.Gates {
 		return nil
 	}
 	next := s.clampToNow(last.Began).Add(checkSourcesAgain)
-	g.Message, g.Answer = unavailableSourcesMessage(last), &last
+	g.Message, g.Answer = unavailableSourcesMessage(s, last), &last
 	if s.Now.Before(next) {
 		g.Until = next
 		return release.Gates{g}

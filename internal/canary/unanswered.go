@@ -56,7 +56,7 @@ func unansweredCondition(s Snapshot, d Decision) (condition *flaggerv1.CanaryCon
 		if gate.Answer == nil { // not checked again since a restart
 			return findCondition(s.Status, flaggerv1.ConditionUnanswered), time.Time{}
 		}
-		return unavailableSourcesCondition(*gate.Answer), time.Time{}
+		return unavailableSourcesCondition(s, *gate.Answer), time.Time{}
 	}
 	for _, gate := range d.Gates {
 		if answer := gate.Answer; answer != nil && answer.Outcome == release.Unreachable {
@@ -100,15 +100,19 @@ func silentServiceCondition(s Snapshot, gate release.Gate, queryID, observation 
 }
 
 // unavailableSourcesMessage is the message about metrics providers that were unavailable before the first release.
-func unavailableSourcesMessage(answer release.Answer) string {
+func unavailableSourcesMessage(s Snapshot, answer release.Answer) string {
+	if len(s.MissingReferences) > 0 {
+		return fmt.Sprintf("Metrics are unavailable (%s): the checks of a release fail until spec.analysis.metrics names only existing templates whose providers are available",
+			release.Truncate(answer.Text, maxReason))
+	}
 	return fmt.Sprintf("The metrics providers are unavailable (%s): no release advances until the operator starts them, or corrects their addresses",
 		release.Truncate(answer.Text, maxReason))
 }
 
 // unavailableSourcesCondition is the condition about metrics providers that are unavailable before the first release.
-func unavailableSourcesCondition(answer release.Answer) *flaggerv1.CanaryCondition {
+func unavailableSourcesCondition(s Snapshot, answer release.Answer) *flaggerv1.CanaryCondition {
 	return &flaggerv1.CanaryCondition{
-		Type: flaggerv1.ConditionUnanswered, Status: corev1.ConditionTrue, Reason: reasonProviderUnreachable, Message: unavailableSourcesMessage(answer),
+		Type: flaggerv1.ConditionUnanswered, Status: corev1.ConditionTrue, Reason: reasonProviderUnreachable, Message: unavailableSourcesMessage(s, answer),
 	}
 }
 

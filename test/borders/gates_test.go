@@ -213,7 +213,7 @@ func defineConstants(declaration *ast.GenDecl, defined map[string]string) {
 }
 
 // gateConstructors are the functions of package release whose first argument is the name of a gate.
-var gateConstructors = []string{"NewPassingGate", "NewTimedGate", "NewWaitingGate", "NewQueryGate", "NewFailedGate"}
+var gateConstructors = []string{"NewPassingGate", "NewTimedGate", "NewWaitingGate", "NewQueryGate", "NewFailedGate", "NewNotice"}
 
 // gatesCreatedBy are the names of the gates that a function creates. given are the names that other functions return.
 func gatesCreatedBy(t *testing.T, function *ast.FuncDecl, given map[string]string) []string {

@@ -46,6 +46,8 @@ type observedState struct {
 	Mirrored bool
 	// RouteProblem and TargetProblem are the problems of the route and of the target.
 	RouteProblem, TargetProblem string
+	// MissingReferences are messages about metric templates that do not exist.
+	MissingReferences []string
 	// Revision is the revision of the target; empty: the released revision.
 	Revision string
 	// Assumed is true if the workloads and the route could not be read.
@@ -112,7 +114,7 @@ func ParseObservation(text string, now time.Time) (explain.Observation, error) {
 	})
 	s := canary.Snapshot{
 		Now: now, UID: "uid", Generation: object.Generation, Plan: plan, Status: object.Status,
-		Deleting: object.DeletionTimestamp != nil,
+		Deleting: object.DeletionTimestamp != nil, MissingReferences: state.MissingReferences,
 		Workload: canary.Workload{Problem: state.TargetProblem, Target: state.Target.canaryState(), Primary: state.Primary.canaryState()},
 		Route:    canary.Route{Found: true, Canary: object.Status.CanaryWeight, Mirrored: state.Mirrored, Problem: state.RouteProblem, Confirmation: canary.CannotTell},
 	}

@@ -234,7 +234,6 @@ func newRelease(v release.View, shared SharedObservation, bounds eventBounds) Re
 var missingObjectActions = map[string]string{
 	"target":     "create it, or correct spec.targetRef",
 	"autoscaler": "create it, or correct spec.autoscalerRef",
-	"references": "create it, or correct the reference in spec.analysis.metrics",
 }
 
 // newGate formats a gate, with the command with which the user opens it.

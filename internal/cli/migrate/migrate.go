@@ -219,14 +219,25 @@ func canaryOutcome(observed ObservedCanary, r *explain.Release, events []string)
 	case userGate != nil && userGate.Verdict == "fail":
 		return Blocked, []string{withFullStop(userGate.Message)}
 	case !canary.IsActivePhase(phase) && phase != "" && r.State != release.Idle:
-		return Release, []string{fmt.Sprintf("A release would start: the revision of %s is neither the last released one nor that of the primary. If Flagger is still running, let it finish first; otherwise, the release continues with Serin.", r.Target)}
+		return Release, []string{fmt.Sprintf("A release would start: the revision of %s is neither the last released one nor that of the primary. If Flagger is still running, let it finish first; otherwise, the release continues with Serin.", r.Target) + missingReferencesText(r)}
 	case !canary.IsActivePhase(phase) && phase != "":
-		return Adopt, []string{"Adopted unchanged: no release starts, and no pod restarts." + suspendedText(r)}
+		return Adopt, []string{"Adopted unchanged: no release starts, and no pod restarts." + suspendedText(r) + missingReferencesText(r)}
 	case phase == "" || phase == flaggerv1.CanaryPhaseInitializing:
 		return Continue, []string{"Not initialized yet: Serin would initialize it, as Flagger would."}
 	default:
 		return Continue, progressSentences(r, events)
 	}
+}
+
+// missingReferencesText contains the notices about objects that do not exist, without which releases fail.
+func missingReferencesText(r *explain.Release) string {
+	var text strings.Builder
+	for _, gate := range r.Gates {
+		if gate.Name == "references" && gate.IsNotice() {
+			text.WriteString(" " + withFullStop(gate.Message))
+		}
+	}
+	return text.String()
 }
 
 func suspendedText(r *explain.Release) string {
