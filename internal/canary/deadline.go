@@ -7,6 +7,14 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
+// unreadyRecordDelay is the time without progress after which the status records that a workload is not ready. Most workloads
+// are ready or make progress sooner and cost no write. It equals the delay after which the status explains a waiting gate, so
+// that one write reports both.
+const unreadyRecordDelay = 30 * time.Second
+
+// unreadinessDelay is unreadyRecordDelay; with a short deadline, half of the deadline.
+func unreadinessDelay(s Snapshot) time.Duration { return min(unreadyRecordDelay, s.Plan.Deadline/2) }
+
 // canaryDeadline returns the time by which the canary has to be ready, unless it makes progress before.
 func canaryDeadline(s Snapshot) time.Time {
 	return lastProgress(s, s.Workload.Target, s.serin().CanaryUnready).Add(s.Plan.Deadline)
@@ -27,8 +35,9 @@ func lastProgress(s Snapshot, w WorkloadState, recorded *flaggerv1.UnreadyWorklo
 	switch {
 	case recorded != nil && w.readiness() == notReady && !madeProgress(w, recorded):
 		at = release.LaterOf(at, recorded.Since.Time)
-	case w.Track.UnreadySince.IsZero():
-		at = s.Now // it was not observed before
+	case w.Track.UnreadySince.IsZero() && s.Now.Sub(at) >= unreadinessDelay(s):
+		at = s.Now // a view, which has not observed it before, and the status would record it if nothing had happened since then
+	case w.Track.UnreadySince.IsZero(): // shortly after the start, which is the last progress that a view knows
 	default:
 		// The time before the first observation of this process is unknown, so the first observation counts.
 		at = release.LaterOf(at, w.Track.UnreadySince)

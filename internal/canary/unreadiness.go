@@ -10,11 +10,6 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// unreadyRecordDelay is the time without progress after which the status records that a workload is not ready. Most workloads
-// are ready or make progress sooner and cost no write. It equals the delay after which the status explains a waiting gate, so
-// that one write reports both.
-const unreadyRecordDelay = 30 * time.Second
-
 // withUnreadiness records in the status of a decision since when a workload with a deadline is not ready and makes no progress,
 // so that a restart neither extends nor shortens the deadline. A record that no longer applies is removed at once.
 func withUnreadiness(s Snapshot, d Decision) Decision {
@@ -63,7 +58,7 @@ func unreadinessRecord(s Snapshot, w WorkloadState, deadlineRuns bool, recorded 
 		return nil, time.Time{}
 	}
 	since := lastProgress(s, w, recorded)
-	if due := since.Add(min(unreadyRecordDelay, s.Plan.Deadline/2)); s.Now.Before(due) {
+	if due := since.Add(unreadinessDelay(s)); s.Now.Before(due) {
 		return nil, due
 	}
 	return &flaggerv1.UnreadyWorkload{

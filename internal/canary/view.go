@@ -135,6 +135,9 @@ func viewGates(s Snapshot, gates release.Gates, limits map[string]string, unread
 				view.Message = last.Message // the reconciler also reports why a pod does not run
 			}
 		}
+		if view.Otherwise != "" && view.Until.Equal(s.Now.Add(s.Plan.Deadline)) { // the last progress is unknown to a view
+			view.Until, view.Limit, view.Otherwise = time.Time{}, "", ""
+		}
 		if view.Request != nil && view.Limit == "" {
 			view.Limit = limits[gate.Name]
 		}
