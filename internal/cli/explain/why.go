@@ -191,7 +191,11 @@ func failureSentences(r Release) []string {
 	if cause.Gate != "" && !strings.Contains(cause.Message, cause.Gate) {
 		text += " (gate " + cause.Gate + ")"
 	}
-	out := []string{fmt.Sprintf("%s. At most %d%% of the traffic was routed to it.", text, failure.MaxWeight)}
+	traffic := "No traffic was routed to it."
+	if failure.MaxWeight > 0 {
+		traffic = fmt.Sprintf("At most %d%% of the traffic was routed to it.", failure.MaxWeight)
+	}
+	out := []string{text + ". " + traffic}
 	if cause.Query != "" {
 		out = append(out, "  "+joinLines(cause.Query))
 	}
