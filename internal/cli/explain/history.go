@@ -99,7 +99,7 @@ func rolloutRelease(object *argov1.Rollout, set *appsv1.ReplicaSet, runs []argov
 	r := PastRelease{Revision: set.Annotations[argov1.RevisionAnnotation], Images: ImagesOf(set.Spec.Template), Start: toUTC(set.CreationTimestamp.Time)}
 	status, hash := object.Status, set.Labels[argov1.PodTemplateHashLabel]
 	if hash == status.CurrentPodHash {
-		r.setDuration(status)
+		r = r.withDuration(status)
 	}
 	isFirst := !rollout.WasHealthy(status) // it is the stable one from the beginning
 	switch {
@@ -126,13 +126,13 @@ func rolloutRelease(object *argov1.Rollout, set *appsv1.ReplicaSet, runs []argov
 	return r
 }
 
-// setDuration sets the start and the end of the release of the current revision, if the status records them: the ReplicaSet of a revision
+// withDuration returns the release of the current revision with its start and end, if the status records them: the ReplicaSet of a revision
 // that is released again is older. The record of the previous release remains when the stable revision returns without a release, and
 // continues if that happens during a release.
-func (r *PastRelease) setDuration(status argov1.RolloutStatus) {
+func (r PastRelease) withDuration(status argov1.RolloutStatus) PastRelease {
 	d := status.Duration
 	if d == nil || d.RolloutStartedAt == nil {
-		return
+		return r
 	}
 	var completion argov1.CompletionStatus
 	if d.CompletionStatus != nil {
@@ -140,15 +140,16 @@ func (r *PastRelease) setDuration(status argov1.RolloutStatus) {
 	}
 	switch {
 	case completion == argov1.CompletionAborted && !status.Abort, completion == argov1.CompletionSuperseded:
-		return
+		return r
 	case completion == argov1.CompletionFastRolledBack && d.FinishedAt != nil: // it returns at once
 		r.Start = toUTC(d.FinishedAt.Time)
-		return
+		return r
 	}
 	r.Start = toUTC(d.RolloutStartedAt.Time)
 	if d.FinishedAt != nil {
 		r.End = toUTC(d.FinishedAt.Time)
 	}
+	return r
 }
 
 // failedAnalysis returns the failure of the newest failed AnalysisRun of a revision; nil: none failed.
