@@ -23,7 +23,8 @@ func TestASubsetSelectsTheStableRevisionUntilTheNewOneHasPods(t *testing.T) {
 			Snapshot: Snapshot{
 				Route: Route{CanaryHash: tc.selected},
 				ReplicaSets: []ReplicaSet{
-					{Name: "cart-stable", Hash: stable, Available: tc.stableAvailable}, {Name: "cart-next", Hash: next, Available: tc.available},
+					{Name: "cart-stable", Hash: stable, Available: tc.stableAvailable},
+					{Name: "cart-next", Hash: next, Available: tc.available},
 					{Name: "cart-former", Hash: former, Available: 3},
 				},
 			},
