@@ -212,7 +212,7 @@ func gateName(gate release.Gate) string { return release.Truncate(gate.Name, Max
 // statusGate converts a gate to its form in a status, without Since.
 func statusGate(gate release.Gate) StatusGate {
 	out := StatusGate{
-		Name: gateName(gate), Verdict: string(gate.Verdict), Message: release.Truncate(gate.Message, MaxGateMessage), Opener: string(gate.Opener),
+		Name: gateName(gate), Verdict: string(gate.Verdict), Message: release.TruncateMiddle(gate.Message, MaxGateMessage), Opener: string(gate.Opener),
 		Value: release.Truncate(gate.Value, MaxGateMessage), Limit: release.Truncate(gate.Limit, MaxGateMessage), Query: release.Truncate(gate.Query, MaxGateQuery),
 	}
 	if !gate.Until.IsZero() {

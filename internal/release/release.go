@@ -305,15 +305,35 @@ func Count(n int, singular string) string {
 	return fmt.Sprintf("%d %ss", n, singular)
 }
 
+// Ellipsis replaces the omitted part of a text.
+const Ellipsis = "…"
+
 // Truncate shortens a text to at most limit bytes. A longer text is cut between two characters.
 func Truncate(text string, limit int) string {
 	if len(text) <= limit {
 		return text
 	}
-	const ellipsis = "…"
-	cut := max(limit-len(ellipsis), 0)
-	for cut > 0 && !utf8.RuneStart(text[cut]) {
-		cut--
+	return text[:boundary(text, max(limit-len(Ellipsis), 0))] + Ellipsis
+}
+
+// TruncateMiddle shortens a sentence to at most limit bytes, like Truncate, but omits its middle: the text that it quotes is usually
+// there, and what follows from it at the end. limit is at least len(Ellipsis).
+func TruncateMiddle(text string, limit int) string {
+	if len(text) <= limit {
+		return text
 	}
-	return text[:cut] + ellipsis
+	head := boundary(text, (limit-len(Ellipsis))*2/3)
+	tail := len(text) - (limit - len(Ellipsis) - head)
+	for tail < len(text) && !utf8.RuneStart(text[tail]) {
+		tail++
+	}
+	return text[:head] + Ellipsis + text[tail:]
+}
+
+// boundary returns the last beginning of a character that is not after a byte.
+func boundary(text string, at int) int {
+	for at > 0 && !utf8.RuneStart(text[at]) {
+		at--
+	}
+	return at
 }

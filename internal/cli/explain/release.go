@@ -274,21 +274,26 @@ func (r *Release) nameApprovals() {
 	}
 }
 
-// completeMessages replaces the messages that a gate of the status contains only in part, because their length is limited there, by the
-// complete text in a condition or an event. What the user can do is usually at the end of a message.
+// completeMessages replaces the messages that a gate of the status contains without their middle, because their length is limited there,
+// by the complete text in a condition or an event.
 func (r *Release) completeMessages(conditions []string) {
 	texts := slices.Clone(conditions)
 	for _, event := range slices.Backward(r.Events) {
 		texts = append(texts, event.Message)
 	}
 	for i := range r.Gates {
-		beginning, isCut := strings.CutSuffix(r.Gates[i].Message, "…")
+		beginning, end, isCut := strings.Cut(r.Gates[i].Message, release.Ellipsis)
 		if !isCut || beginning == "" {
 			continue
 		}
 		for _, text := range texts {
-			if at := strings.Index(text, beginning); at >= 0 && text[at:] != r.Gates[i].Message {
-				r.Gates[i].Message = text[at:]
+			_, rest, begins := strings.Cut(text, beginning)
+			at := strings.LastIndex(rest, end)
+			if !begins || at < 0 {
+				continue
+			}
+			if complete := beginning + rest[:at] + end; complete != r.Gates[i].Message {
+				r.Gates[i].Message = complete
 				break
 			}
 		}
