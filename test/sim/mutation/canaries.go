@@ -304,7 +304,7 @@ var Canaries = []Mutant{
 		"pods removed at rest",
 		"I18",
 		"internal/canary/idle.go",
-		"\t\treturn keepStatus(s, nil, steadyStateEffects(s)...)\n\t}\n\tgates", "\t\treturn keepStatus(s, nil, steadyStateEffects(s, TargetScaledToZero{})...)\n\t}\n\tgates", 9,
+		"\t\treturn keepStatus(s, nil, steadyStateEffects(s)...)\n\t}\n\tif revision == s.promotedRevision()", "\t\treturn keepStatus(s, nil, steadyStateEffects(s, TargetScaledToZero{})...)\n\t}\n\tif revision == s.promotedRevision()", 9,
 	},
 	{
 		"more pods than the autoscaler permits",
