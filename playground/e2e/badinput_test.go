@@ -3,6 +3,7 @@
 package e2e_test
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"strings"
@@ -29,8 +30,10 @@ type configurationError struct {
 	// reason is the reason of the condition Blocked before a release starts, gate the gate with the message during a release.
 	// Either may be empty.
 	reason, gate string
-	// message is the expected message of the condition or the gate. It is also that of the event, unless event is set.
+	// message is the expected message of the condition or the gate. It is also that of the event, unless event or notice is set.
 	message, event string
+	// notice is the event before a release starts if the error does not prevent it from starting; empty: it does.
+	notice string
 }
 
 func (m configurationError) target() string {
@@ -101,7 +104,8 @@ func configurationErrors(t *testing.T) []configurationError {
 			name: "template", manifest: deploymentByHand("template", 1) + rate("good", prometheus) + shortCanary("template", "    metrics: [{name: rate, templateRef: {name: good}, thresholdRange: {min: 99}}]"),
 			introduce: patchCanary("template", `{"spec":{"analysis":{"metrics":[{"name":"rate","templateRef":{"name":"better"},"thresholdRange":{"min":99}}]}}}`),
 			fix:       func(s *environment) { s.apply(rate("better", prometheus)) },
-			reason:    "References", gate: "rate", message: `Metric template better.bad error: metrictemplate.flagger.app "better" not found`,
+			notice:    `A release would fail its checks: Metric template better.bad error: metrictemplate.flagger.app "better" not found. Create it, or correct spec.analysis.metrics`,
+			gate:      "rate", message: `Metric template better.bad error: metrictemplate.flagger.app "better" not found`,
 		}, {
 			name: "port", manifest: deploymentByHand("port", 1) + weighted("port"),
 			introduce: patchCanary("port", `{"spec":{"service":{"targetPort":"web"}}}`),
@@ -193,16 +197,17 @@ func (m configurationError) checkReported(s *environment, followed map[string]*r
 	if m.reason != "" {
 		r.waitFor("reports the error", m.checkBlocked)
 	}
+	if m.notice != "" {
+		r.waitForEvent(m.notice)
+	}
 	if !m.initial {
 		s.deployVersion(m.target(), "v2")
 	}
 	if m.gate != "" {
 		r.waitFor("reports the error", m.checkGate)
 	}
-	if m.event != "" {
-		r.waitForEvent(m.event)
-	} else {
-		r.waitForEvent(m.message)
+	if m.notice == "" {
+		r.waitForEvent(cmp.Or(m.event, m.message))
 	}
 	*followed[m.name] = r
 }
